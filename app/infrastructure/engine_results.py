@@ -1,0 +1,241 @@
+"""What goes into an engine call and what comes out: one item per visitor, packed by engine.py.
+
+Times leave the engine as epoch milliseconds. ``seq`` is the fact whose commit an answer has to wait for
+(0 = nothing to wait for). Codes are numbers across the Lua border; this file is their only table in Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from app.domain.room import RoomState
+
+
+class Presented(IntEnum):
+    """What became of the token that a request brought."""
+
+    NONE = 0
+    REFUSED = 1
+    VALID = 2
+
+
+class Reason(IntEnum):
+    """Reasons of queued and gone answers; ``word`` is the JSON value."""
+
+    NONE = 0
+    NEW = 1
+    WAITING = 2
+    SCHEDULED = 3
+    PAUSED = 4
+    EXPIRED = 5
+    EJECTED = 6
+    STALE_GENERATION = 7
+    AT_CAPACITY = 8
+    SESSION_ELSEWHERE = 9
+    BAD_TOKEN = 10
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class ViewState(IntEnum):
+    """State of a visitor object (03, section 17); ``word`` is the JSON value."""
+
+    WAITING = 1
+    PAUSED = 2
+    SCHEDULED = 3
+    PASSED = 4
+    AT_CAPACITY = 5
+    ACTIVE = 6
+    BYPASS = 7
+    GONE = 8
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class JoinCode(IntEnum):
+    """Outcome of a join."""
+
+    EXISTING = 0
+    CREATED = 1
+    BYPASS = 2
+    IDENTITY_LIMIT = 3
+    LINE_FULL = 4
+
+
+class Verdict(IntEnum):
+    """Outcome of a check: 0 queues, the others pass."""
+
+    QUEUE = 0
+    BYPASS = 1
+    NOT_TARGETED = 2
+    SESSION = 3
+    ADMITTED = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Via(IntEnum):
+    """Door through which an admission came."""
+
+    DIRECT = 1
+    VOUCHED = 2
+    INLINE = 3
+
+
+class TicketState(IntEnum):
+    """State byte of a ticket record."""
+
+    NONE = 0
+    WAITING = 1
+    PASSED = 2
+    ACTIVE = 3
+    EXPIRED = 4
+    EJECTED = 5
+    WITHDRAWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a request brings to prove who it is. Digests are salted SHA-256, 16 bytes (ENG-102 … ENG-107)."""
+
+    presented: Presented
+    generation: int
+    """Generation in the token; 0 without a valid one."""
+    ticket: int
+    """Number in the token; 0 without a valid one."""
+    cookies: bytes
+    """0–4 digests of presented ``qms_`` values, one after the other."""
+    strict: bytes
+    """Strict fingerprint, 16 bytes."""
+    loose: bytes
+    """Loose fingerprint, 16 bytes, or b"" where it is not allowed to prove anything."""
+    doors: bytes = b""
+    """0–4 digests of presented door keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinItem:
+    """One join. ``cookie``: digest of the ``qms_`` value made for a new ticket; ``address``: 8-byte digest for
+    the caps; ``ip``: readable address as 16 bytes (IPv4 mapped), for the journal only."""
+
+    proof: Proof
+    cookie: bytes
+    address: bytes
+    ip: bytes
+    loose_new: bytes
+    """Loose fingerprint to store with a new ticket, 16 bytes (computed also where it may not prove)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckItem:
+    """One check of a page. ``door``: digest of the door key made for an admission by this check."""
+
+    proof: Proof
+    covered: bool
+    door: bytes
+    via: Via
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorView:
+    """What a visitor may know of his place. Fields that do not apply to ``state`` are 0."""
+
+    state: ViewState
+    room_state: RoomState
+    reason: Reason
+    by_purge: bool
+    ticket: int
+    ahead: int
+    """Waiting tickets before this one; at the door: older tickets standing there."""
+    joined_at: int
+    passed_at: int
+    pass_expires_at: int
+    claim_until: int
+    """0 = the pass holds no slot."""
+    session_expires_at: int
+    release_per_min: float
+    """Release rate for the estimate (ENG-234); 0 = nobody is let in."""
+    est_is_floor: bool
+    now: int
+    """Recorded clock of the room, epoch ms."""
+    owner_by_cookie: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    """``reason`` says why an earlier ticket was not continued (NEW for a plain newcomer, NONE for EXISTING)."""
+
+    code: JoinCode
+    reason: Reason
+    generation: int
+    seq: int
+    view: VisitorView | None
+    """None for IDENTITY_LIMIT and LINE_FULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAnswer:
+    """``ticket``/``generation`` are those of the admitted or running session, else 0."""
+
+    verdict: Verdict
+    reason: Reason
+    room_state: RoomState
+    generation: int
+    ticket: int
+    seq: int
+    session_expires_at: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAnswer:
+    """``was`` is NONE when nothing was left (not the owner, or already over)."""
+
+    was: TicketState
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomFigures:
+    """Live figures of one room (ENG-227). Counts of people unless the name says otherwise."""
+
+    generation: int
+    cfg_ver: int
+    state: RoomState
+    rate_per_minute: int
+    waiting: int
+    active: int
+    pending_entry: int
+    passes_outstanding: int
+    joins_per_min: int
+    passed_last_minute: int
+    oldest_wait_sec: int | None
+    last_ticket: int
+    release_per_min: float
+    est_is_floor: bool
+    seq: int
+    committed: int
+    now: int
+
+    @property
+    def occupancy(self) -> int:
+        """Sessions plus unused passes that hold a slot (ENG-128)."""
+        return self.active + self.pending_entry
+
+
+@dataclass(frozen=True, slots=True)
+class TickAnswer:
+    """What one tick did; ``again`` = a work budget ran out, call again at once."""
+
+    promoted: int
+    skipped: int
+    expired: int
+    again: bool
+    seq: int
