@@ -1,0 +1,65 @@
+# Everything a newcomer needs: `make run` and `make test`. The rest is listed by `make help`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := check
+.PHONY: check help run test test-slow lint format docs reqs bench bench-quick load demo clean
+
+check: lint test ## lint and test (the default)
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+
+$(VENV)/run.stamp: requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	touch $@
+
+run: $(VENV)/run.stamp ## start the server on http://127.0.0.1:8080 with its private stores in ./data
+	@exec $(BIN)/python -m app serve
+
+demo: $(VENV)/run.stamp ## the server, a little shop behind it and visitors in line; Ctrl-C ends all
+	@exec $(BIN)/python -m loadtests.demo
+
+test: $(VENV)/dev.stamp ## all tests in their short form
+	@bash .ci/ensure
+	$(BIN)/python -m pytest -q
+
+test-slow: $(VENV)/dev.stamp ## the long forms too
+	@bash .ci/ensure
+	$(BIN)/python -m pytest -q -m 'slow or not slow'
+
+lint: $(VENV)/dev.stamp ## ruff, mypy, layers, dead code, generated references
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/vulture app blueprints workers loadtests bench tests/vulture_allow.py --min-confidence 80
+	$(BIN)/python -m app docs --check
+
+format: $(VENV)/dev.stamp ## let ruff put everything into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.stamp ## write the generated references
+	$(BIN)/python -m app docs
+
+reqs: $(VENV)/dev.stamp ## which requirements of docs/spec have a test (ARGS="ENG --missing")
+	@$(BIN)/python -m tests.requirements_report $(ARGS)
+
+bench: $(VENV)/dev.stamp ## CPU per request beside a bare handler, figures at 1k and 1M waiting
+	@exec $(BIN)/python -m bench
+
+bench-quick: $(VENV)/dev.stamp ## the same with short rounds and 20,000 waiting
+	@exec $(BIN)/python -m bench --quick
+
+load: $(VENV)/dev.stamp ## Locust surge against a server of its own, with a verdict
+	@exec $(BIN)/python -m loadtests.surge
+
+clean: ## remove what was built (not ./data)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis tests/output
