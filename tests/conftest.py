@@ -1,0 +1,59 @@
+"""Stores for every test: one private Valkey and one private Postgres a run, a prefix and a schema of its own a test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+from redis import Redis
+
+from app.infrastructure.embedded import PrivateStores
+
+
+@pytest.fixture(scope="session")
+def private_stores() -> Iterator[PrivateStores]:
+    """Both stores on throw-away data, started at the first test that asks for one."""
+    stores = PrivateStores(data_dir=None)
+    stores.start()
+    try:
+        yield stores
+    finally:
+        stores.stop()
+
+
+@pytest.fixture(scope="session")
+def valkey_url(private_stores: PrivateStores) -> str:
+    """``unix://`` address of a Valkey that the whole run shares."""
+    return private_stores.valkey_url
+
+
+@pytest.fixture(scope="session")
+def database_url(private_stores: PrivateStores) -> str:
+    """libpq address of a Postgres that the whole run shares."""
+    return private_stores.database_url
+
+
+@pytest.fixture
+def fresh_prefix(valkey_url: str) -> Iterator[str]:
+    """Key prefix that nobody else uses; its keys are removed afterwards."""
+    prefix = f"t{secrets.token_hex(4)}:"
+    yield prefix
+    with Redis.from_url(valkey_url) as client:
+        names = list(client.scan_iter(match=prefix + "*", count=1000))
+        if names:
+            client.unlink(*names)
+
+
+@pytest.fixture
+async def fresh_schema(database_url: str) -> AsyncIterator[str]:
+    """Database address whose ``search_path`` is an empty schema; it is dropped afterwards."""
+    name = f"t_{secrets.token_hex(4)}"
+    link = await asyncpg.connect(database_url)
+    try:
+        await link.execute(f"CREATE SCHEMA {name}")
+        yield f"{database_url}&search_path={name}"
+    finally:
+        await link.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        await link.close()
