@@ -1,0 +1,388 @@
+"""Facts of a room: what the engine appends to a room's outbox and the journal keeps, with their byte forms.
+
+An outbox element is ``type u8, lv u8, at u64 (wall ms)``, little-endian, then the body. All ends in bodies are wall
+ms of the room's recorded clock. The Lua side writes the same bytes (lua/lib/facts.lua); tests compare them.
+Belongs here: types, encode, decode. Not here: what a fact does to a room (fold.py). Source: ENG-250 … ENG-271.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import ujson
+
+LOG_VERSION: Final = 1
+"""Highest ``lv`` that this build reads (ENG-251)."""
+
+
+class FactType(IntEnum):
+    """Type byte of a fact; ``word`` is its name in the journal (ENG-253)."""
+
+    ROOM_CREATED = 1
+    ROOM_UPDATED = 2
+    ROOM_DELETED = 3
+    JOINED = 6
+    JOIN_WITHDRAWN = 7
+    PROMOTED = 10
+    SLOT_GIVEN = 11
+    SLOT_RELEASED = 12
+    ADMITTED = 13
+    ADMISSION_WITHDRAWN = 14
+    LAPSED = 17
+    LEFT = 18
+    EJECTED = 19
+
+    @property
+    def word(self) -> str:
+        """Name of the type, for example ``room_created``."""
+        return self.name.lower()
+
+
+class Why(IntEnum):
+    """Cause byte of a ticket record and of ``lapsed``."""
+
+    NONE = 0
+    PASS_OVER = 1
+    SESSION_IDLE = 2
+    SESSION_MAX = 3
+    LEFT = 4
+    EJECTED = 5
+    PURGE = 6
+
+
+class Released(IntEnum):
+    """Cause byte of ``slot_released``."""
+
+    CLAIM_OVER = 1
+    ABSENT = 2
+
+
+class PromotedBy(IntEnum):
+    """Cause byte of ``promoted``."""
+
+    TICK = 1
+    JOIN = 2
+
+
+class UnknownFact(ValueError):
+    """A type this build does not know, a higher ``lv``, or a body that does not fit its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomCreated:
+    """``config``: every field of RoomConfig by snake_case name (room_codec.py); ``salt``: 16 bytes."""
+
+    config: dict[str, Any]
+    salt: bytes
+    actor: str
+    gen: int
+    cfg_ver: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomUpdated:
+    """``changes``: new values by snake_case field name; ``updated_at``: wall ms."""
+
+    changes: dict[str, Any]
+    actor: str
+    why: str
+    cfg_ver: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomDeleted:
+    """End of a generation."""
+
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """``ip``: readable address as 16 bytes; the others are salted digests."""
+
+    ticket: int
+    ip: bytes
+    address: bytes
+    cookie: bytes
+    strict: bytes
+    loose: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWithdrawn:
+    """Undoes the ``joined`` fact at ``joined_seq``."""
+
+    ticket: int
+    joined_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``count`` tickets from ``first`` on with the same ``flags`` (Flag.SLOT, Flag.PAID)."""
+
+    first: int
+    count: int
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Passes given at the fact's ``at``; ``claim_end`` 0 when no run holds a slot."""
+
+    by: int
+    pass_end: int
+    claim_end: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotGiven:
+    """Slots given at the door; the passes are paid from then on."""
+
+    claim_end: int
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReleased:
+    """Passes that gave up their slot."""
+
+    why: int
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A session began. ``first_admitted_at``: of the ticket's first admission, from which the longest life counts."""
+
+    ticket: int
+    via: int
+    door: bytes
+    first_admitted_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionWithdrawn:
+    """Undoes the ``admitted`` fact at ``admitted_seq``: the pass is as given here (``flags``: SLOT, PAID)."""
+
+    ticket: int
+    admitted_seq: int
+    flags: int
+    passed_at: int
+    pass_end: int
+    claim_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """Passes or sessions that ended by time."""
+
+    why: int
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Holders who left."""
+
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ejected:
+    """``was``: TicketState before."""
+
+    ticket: int
+    was: int
+    actor: str
+
+
+FactBody = (
+    RoomCreated
+    | RoomUpdated
+    | RoomDeleted
+    | Joined
+    | JoinWithdrawn
+    | Promoted
+    | SlotGiven
+    | SlotReleased
+    | Admitted
+    | AdmissionWithdrawn
+    | Lapsed
+    | Left
+    | Ejected
+)
+
+HEAD: Final = struct.Struct("<BBQ")
+_JOINED: Final = struct.Struct("<I16s8s16s16s16s")
+_JOIN_WITHDRAWN: Final = struct.Struct("<IQ")
+_PROMOTED: Final = struct.Struct("<BQQ")
+_RUN: Final = struct.Struct("<IIB")
+_ADMITTED: Final = struct.Struct("<IB16sQ")
+_ADMISSION_WITHDRAWN: Final = struct.Struct("<IQBQQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One outbox element or journal row, body undecoded."""
+
+    type: int
+    lv: int
+    at: int
+    body: bytes
+
+    def decode(self) -> FactBody:
+        """The fact; raises UnknownFact."""
+        return decode_body(self.type, self.lv, self.body)
+
+
+def split_element(data: bytes) -> Element:
+    """Head and body of an outbox element; raises UnknownFact when it is too short."""
+    if len(data) < HEAD.size:
+        raise UnknownFact(f"element of {len(data)} bytes")
+    kind, lv, at = HEAD.unpack_from(data)
+    return Element(kind, lv, at, data[HEAD.size :])
+
+
+def encode_element(at: int, fact: FactBody) -> bytes:
+    """Outbox element of ``fact`` recorded at ``at`` (wall ms)."""
+    return HEAD.pack(fact_type(fact), LOG_VERSION, at) + encode_body(fact)
+
+
+def fact_type(fact: FactBody) -> FactType:
+    """Type byte that belongs to ``fact``."""
+    return _TYPE_OF[type(fact)]
+
+
+def encode_body(fact: FactBody) -> bytes:
+    """Body bytes of ``fact``."""
+    return _ENCODE[fact_type(fact)](fact)
+
+
+def decode_body(kind: int, lv: int, body: bytes) -> FactBody:
+    """Fact of type ``kind`` and log version ``lv``; raises UnknownFact and never guesses (ENG-251)."""
+    decode = _DECODE.get(kind)
+    if decode is None or not 1 <= lv <= LOG_VERSION:
+        raise UnknownFact(f"fact type {kind}, lv {lv}")
+    try:
+        return decode(body)
+    except (struct.error, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise UnknownFact(f"body of fact type {kind} does not fit") from error
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False).encode()
+
+
+def _tickets(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 4}I", data)
+
+
+def _encode_tickets(tickets: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(tickets)}I", *tickets)
+
+
+def _encode_created(fact: RoomCreated) -> bytes:
+    return _json(
+        {
+            "config": fact.config,
+            "salt": fact.salt.hex(),
+            "actor": fact.actor,
+            "gen": fact.gen,
+            "cfg_ver": fact.cfg_ver,
+        }
+    )
+
+
+def _decode_created(body: bytes) -> RoomCreated:
+    raw = ujson.loads(body)
+    return RoomCreated(raw["config"], bytes.fromhex(raw["salt"]), raw["actor"], raw["gen"], raw["cfg_ver"])
+
+
+def _encode_updated(fact: RoomUpdated) -> bytes:
+    return _json(
+        {
+            "changes": fact.changes,
+            "actor": fact.actor,
+            "why": fact.why,
+            "cfg_ver": fact.cfg_ver,
+            "updated_at": fact.updated_at,
+        }
+    )
+
+
+def _decode_updated(body: bytes) -> RoomUpdated:
+    raw = ujson.loads(body)
+    return RoomUpdated(raw["changes"], raw["actor"], raw["why"], raw["cfg_ver"], raw["updated_at"])
+
+
+def _encode_promoted(fact: Promoted) -> bytes:
+    runs = b"".join(_RUN.pack(run.first, run.count, run.flags) for run in fact.runs)
+    return _PROMOTED.pack(fact.by, fact.pass_end, fact.claim_end) + runs
+
+
+def _decode_promoted(body: bytes) -> Promoted:
+    by, pass_end, claim_end = _PROMOTED.unpack_from(body)
+    runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[_PROMOTED.size :]))
+    return Promoted(by, pass_end, claim_end, runs)
+
+
+def _decode_ejected(body: bytes) -> Ejected:
+    ticket, was = struct.unpack_from("<IB", body)
+    return Ejected(ticket, was, body[5:].decode())
+
+
+_TYPE_OF: Final[dict[type, FactType]] = {
+    RoomCreated: FactType.ROOM_CREATED,
+    RoomUpdated: FactType.ROOM_UPDATED,
+    RoomDeleted: FactType.ROOM_DELETED,
+    Joined: FactType.JOINED,
+    JoinWithdrawn: FactType.JOIN_WITHDRAWN,
+    Promoted: FactType.PROMOTED,
+    SlotGiven: FactType.SLOT_GIVEN,
+    SlotReleased: FactType.SLOT_RELEASED,
+    Admitted: FactType.ADMITTED,
+    AdmissionWithdrawn: FactType.ADMISSION_WITHDRAWN,
+    Lapsed: FactType.LAPSED,
+    Left: FactType.LEFT,
+    Ejected: FactType.EJECTED,
+}
+
+_ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
+    FactType.ROOM_CREATED: _encode_created,
+    FactType.ROOM_UPDATED: _encode_updated,
+    FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor}),
+    FactType.JOINED: lambda f: _JOINED.pack(f.ticket, f.ip, f.address, f.cookie, f.strict, f.loose),
+    FactType.JOIN_WITHDRAWN: lambda f: _JOIN_WITHDRAWN.pack(f.ticket, f.joined_seq),
+    FactType.PROMOTED: _encode_promoted,
+    FactType.SLOT_GIVEN: lambda f: struct.pack("<Q", f.claim_end) + _encode_tickets(f.tickets),
+    FactType.SLOT_RELEASED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
+    FactType.ADMITTED: lambda f: _ADMITTED.pack(f.ticket, f.via, f.door, f.first_admitted_at),
+    FactType.ADMISSION_WITHDRAWN: lambda f: _ADMISSION_WITHDRAWN.pack(
+        f.ticket, f.admitted_seq, f.flags, f.passed_at, f.pass_end, f.claim_end
+    ),
+    FactType.LAPSED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
+    FactType.LEFT: lambda f: _encode_tickets(f.tickets),
+    FactType.EJECTED: lambda f: struct.pack("<IB", f.ticket, f.was) + f.actor.encode(),
+}
+
+_DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
+    FactType.ROOM_CREATED: _decode_created,
+    FactType.ROOM_UPDATED: _decode_updated,
+    FactType.ROOM_DELETED: lambda b: RoomDeleted(ujson.loads(b)["actor"]),
+    FactType.JOINED: lambda b: Joined(*_JOINED.unpack(b)),
+    FactType.JOIN_WITHDRAWN: lambda b: JoinWithdrawn(*_JOIN_WITHDRAWN.unpack(b)),
+    FactType.PROMOTED: _decode_promoted,
+    FactType.SLOT_GIVEN: lambda b: SlotGiven(struct.unpack_from("<Q", b)[0], _tickets(b[8:])),
+    FactType.SLOT_RELEASED: lambda b: SlotReleased(b[0], _tickets(b[1:])),
+    FactType.ADMITTED: lambda b: Admitted(*_ADMITTED.unpack(b)),
+    FactType.ADMISSION_WITHDRAWN: lambda b: AdmissionWithdrawn(*_ADMISSION_WITHDRAWN.unpack(b)),
+    FactType.LAPSED: lambda b: Lapsed(b[0], _tickets(b[1:])),
+    FactType.LEFT: lambda b: Left(_tickets(b)),
+    FactType.EJECTED: _decode_ejected,
+}

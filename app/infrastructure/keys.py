@@ -1,0 +1,92 @@
+"""The only place in Python that spells a Valkey key; lua/lib/keys.lua is its twin for derived names.
+
+Every key of a room shares the hash tag ``{room}``, so one function call stays in one slot. Only the header key is
+declared in calls; the library derives the rest inside the same tag (ADR on derived key names).
+"""
+
+from __future__ import annotations
+
+from app.domain.layout import CHUNK
+
+
+class RoomKeys:
+    """Names of one room's keys. ``gen``-scoped names belong to one generation."""
+
+    __slots__ = ("base", "header")
+
+    def __init__(self, prefix: str, room: str) -> None:
+        self.base = f"{prefix}{{{room}}}:"
+        self.header = self.base + "m"
+
+    @property
+    def config(self) -> str:
+        """Hash: field → JSON, plus ``salt``."""
+        return self.base + "cfg"
+
+    @property
+    def outbox(self) -> str:
+        """List of facts that are not yet acknowledged as committed."""
+        return self.base + "l"
+
+    @property
+    def ring(self) -> str:
+        """60 × 4 u32: joins, passes, paid passes, freed slots per second."""
+        return self.base + "k"
+
+    @property
+    def garbage(self) -> str:
+        """Hash: ended generation → next chunk to unlink."""
+        return self.base + "gc"
+
+    def tickets(self, gen: int, chunk: int) -> str:
+        """String of CHUNK ticket records."""
+        return f"{self.base}{gen}:t{chunk}"
+
+    def doors(self, gen: int, chunk: int) -> str:
+        """String of CHUNK door records."""
+        return f"{self.base}{gen}:d{chunk}"
+
+    def owners(self, gen: int) -> str:
+        """Hash: first 8 bytes of the cookie digest → ticket number."""
+        return f"{self.base}{gen}:o"
+
+    def addresses(self, gen: int) -> str:
+        """Hash: 8-byte address digest → waiting tickets."""
+        return f"{self.base}{gen}:i"
+
+    def removed(self, gen: int) -> str:
+        """Bitmap: bit n set = ticket n left the line before its turn."""
+        return f"{self.base}{gen}:r"
+
+    def deadlines(self, gen: int) -> str:
+        """Sorted set: ticket number → ds at which a tick has to look at it."""
+        return f"{self.base}{gen}:e"
+
+    def at_door(self, gen: int) -> str:
+        """Sorted set: ticket number → ticket number of holders who stand at the door."""
+        return f"{self.base}{gen}:w"
+
+
+def chunk_of(ticket: int) -> int:
+    """Chunk that holds ``ticket``."""
+    return (ticket - 1) // CHUNK
+
+
+def rooms_key(prefix: str) -> str:
+    """Set of ids of rooms that live here."""
+    return prefix + "rooms"
+
+
+def poke_channel(prefix: str) -> str:
+    """Channel on which a room that has a fact to journal is named."""
+    return prefix + "poke"
+
+
+def ack_channel(prefix: str) -> str:
+    """Channel of commits: JSON [[room, gen, seq], …]."""
+    return prefix + "ack"
+
+
+def control_channel(prefix: str) -> str:
+    """Channel of signals between processes: ``<verb> <room>``."""
+    return prefix + "ctl"
