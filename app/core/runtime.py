@@ -1,0 +1,66 @@
+"""What a process of this instance is told by the main process that started it.
+
+Built once in ``app.process`` and pickled over the pipe that starts each process: it holds secrets and never goes
+through an environment or a command line.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.ids import EpochMs
+from app.core.settings import ConfigWarning, Settings
+
+SERVER_NAME = "Sanic-Server-"
+"""What the names of web worker processes begin with; a number and ``-0`` follow."""
+
+
+class Flag:
+    """One bit that main sets and every process of the instance reads, without a store and without a lock."""
+
+    def __init__(self) -> None:
+        self._bit: Any = multiprocessing.get_context("spawn").RawValue("b", 0)
+
+    def set(self) -> None:
+        """Set it for all processes; there is no way back."""
+        self._bit.value = 1
+
+    def is_set(self) -> bool:
+        """True once set."""
+        return bool(self._bit.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runtime:
+    """Facts of this run of this instance."""
+
+    settings: Settings
+    valkey_url: str
+    """``redis://``, ``rediss://`` or ``unix://``; carries a password: never print it."""
+    database_url: str
+    """``postgresql://…`` as asyncpg takes it; carries a password: never print it."""
+    instance_id: str
+    rate_table_name: str
+    """Name of the shared memory of the rate limiter's tables."""
+    started_at: EpochMs
+    main_pid: int
+    is_private: bool
+    """True when the stores are this instance's own children (STORE=embedded or memory)."""
+    warnings: tuple[ConfigWarning, ...] = ()
+    hardening: tuple[str, ...] = ()
+    key_states: dict[str, str] = field(default_factory=dict)
+    """``set``, ``unset`` or ``generated`` for SECRET, SECRET_PREVIOUS, ADMIN_KEY and PUBLIC_API_KEY (CFG-143)."""
+    stopping: Flag = field(default_factory=Flag)
+    """Set at the first step of an orderly stop: the instance is not ready from then on (CFG-192)."""
+    pg_share: int = 1
+    """Most Postgres connections one web worker may hold; the instance's total is PG_POOL_MAX."""
+
+
+def web_worker_index() -> int:
+    """Number of this web worker, from 0; the same after it was started again. 0 in any other process."""
+    name = multiprocessing.current_process().name
+    if not name.startswith(SERVER_NAME):
+        return 0
+    return int(name.removeprefix(SERVER_NAME).split("-")[0])

@@ -1,0 +1,295 @@
+"""From the environment to Settings: single values, rules over several variables, refusals and warnings.
+
+``load`` finds every refusal in one run (CFG-180). No sentence made here holds the value of a secret (CFG-008).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.core.settings import ROWS, Bad, ConfigWarning, Loaded, Refused, Row, Settings, environment
+from app.core.settings_kinds import BadValue, Networks, OutOfBounds, split_url
+
+PARTNER: Final = {"memory": "memory", "embedded": "embedded", "valkey": "pg"}
+_WATCHED_PREFIXES: Final = (
+    "QM_", "ALERT_", "EDGE_", "FLEET_", "MESH_", "PROTECTION_", "SHUTDOWN_", "SMTP_", "SSE_", "TOKEN_", "TRUST_",
+    "WEBHOOK_",
+)  # fmt: skip
+# Names of docs/spec/01 that this build does not obey, outside the watched prefixes: not obeying them silently
+# would be worse than saying so.
+_NOT_BUILT: Final = frozenset(
+    {
+        "AUTOTUNE", "CHECKPOINT_EVENTS", "CONNECTION_RESERVE", "EMAIL_NOTIFY", "HISTORY_RETAIN_DAYS",
+        "INSTANCE_MIN_CPUS", "LAPSED_TTL_MS", "LEADER_LEASE_MS", "LOOP_LAG_WARN_MS", "MESH", "MONITOR_TOKEN_TTL_SEC",
+        "NOTIFY_LIMIT_PER_MIN", "OPS_CONTACT", "PROXY_ALLOW_PRIVATE", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
+        "VALKEY_ALERT_AFTER_MS", "VERIFY_LIMIT_PER_MIN",
+    }
+)  # fmt: skip
+# Read by the test run and by the tools beside the server, never by the server (CFG-087 to CFG-090, CFG-094).
+_FOR_TESTS: Final = frozenset({"QM_REQUIRE_VALKEY", "QM_SERVER_CMD"})
+# A protection somebody counts on is refused rather than left out.
+_REFUSED_UNTIL_BUILT: Final = {
+    "EDGE_SECRET": "this build does not check X-QM-Edge",
+    "ADMIN_HOST": "this build serves the console on every host",
+    "VALKEY_CLUSTER": "this build speaks to a single Valkey only",
+    "PG_CA_CERT": "this build takes the certificate from PG_CA_FILE only",
+}
+_SHORT_SECRET: Final = 32
+_SHORT_KEY: Final = 16
+
+
+class Reading:
+    """One reading of the environment: values so far, and what there is to say about them."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.texts = {name: text.strip() for name, text in env.items() if text.strip()}
+        self.values: dict[str, Any] = {}
+        self.refusals: list[str] = []
+        self.warnings: list[ConfigWarning] = []
+        self.hardening: list[str] = []
+
+    def is_set(self, name: str) -> bool:
+        """True when the variable has a value."""
+        return name in self.texts
+
+    def warn(self, code: str, variable: str, message: str, *, using: Any = None) -> None:
+        """Note a warning about ``variable``; a secret's value stays out of it."""
+        known = next((item for item in ROWS.values() if item.name == variable), None)
+        text = None if known is None or known.secret else self.texts.get(variable)
+        self.warnings.append(ConfigWarning(code, variable, text, using, message))
+
+    def quoted(self, known: Row) -> str:
+        """``NAME="text"``, for a secret ``NAME (17 characters)``, for a list only its name (CFG-111: one entry is named)."""
+        text = self.texts[known.name]
+        if isinstance(known.kind, Networks):
+            return known.name
+        return f"{known.name} ({len(text)} characters)" if known.secret else f'{known.name}="{text}"'
+
+
+def load(env: Mapping[str, str] | None = None) -> Loaded:
+    """Read ``env`` (default: the environment) once.
+
+    Raises:
+        Refused: with every reason that can be found without a network.
+    """
+    reading = Reading(environment() if env is None else env)
+    for attribute, known in ROWS.items():
+        _read_row(reading, attribute, known)
+    for rule in _RULES:
+        rule(reading)
+    if reading.refusals:
+        raise Refused(*reading.refusals)
+    return Loaded(Settings(**reading.values), tuple(reading.warnings), tuple(reading.hardening))
+
+
+def _read_row(reading: Reading, attribute: str, known: Row) -> None:
+    text = reading.texts.get(known.name)
+    if text is None:
+        return
+    try:
+        reading.values[attribute] = known.kind.parse(text)
+    except (BadValue, OutOfBounds) as problem:
+        if known.bad is Bad.REFUSE:
+            reading.refusals.append(f"{reading.quoted(known)} {problem}. Correct {known.name} or unset it.")
+            return
+        using = problem.nearest if isinstance(problem, OutOfBounds) else None
+        code = "bad_value" if using is None else "out_of_bounds"
+        if using is None:
+            using = _default(attribute)
+        else:
+            reading.values[attribute] = using
+        if using == 0 and not isinstance(using, bool):
+            using, worded = None, known.default_text  # worked out later, from the machine
+        else:
+            worded = "" if using is None else _worded(using)
+        end = f"using {worded}" if worded else "treated as unset"
+        reading.warn(code, known.name, f"{reading.quoted(known)} {problem}; {end}", using=using)
+
+
+def _default(attribute: str) -> Any:
+    return next(item.default for item in dataclasses.fields(Settings) if item.name == attribute)
+
+
+def _worded(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _rule_environment(reading: Reading) -> None:
+    """NODE_ENV is an alias; where the two differ production wins (CFG-019)."""
+    alias, own = reading.values.get("node_env"), reading.values.get("env")
+    if alias is None:
+        return
+    if own is None:
+        reading.values["env"] = alias
+    elif own != alias:
+        using = "production" if "production" in (own, alias) else own
+        reading.values["env"] = using
+        message = f'QM_ENV="{own}" and NODE_ENV="{alias}" differ; using {using}'
+        reading.warn("ignored_setting", "NODE_ENV", message, using=using)
+
+
+def _rule_defaults(reading: Reading) -> None:
+    """Defaults that depend on the machine or on other variables."""
+    values = reading.values
+    if "host" not in values and values.get("env") == "production":
+        values["host"] = "0.0.0.0"  # noqa: S104 - CFG-017: behind the platform's balancer, by choice of QM_ENV
+    if not values.get("workers"):
+        values["workers"] = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    values.setdefault("instance_id", f"i:{secrets.token_hex(4)}")
+    values.setdefault("store", "embedded")
+    if not reading.is_set("SIDESTORE"):
+        values["sidestore"] = PARTNER[values["store"]]
+
+
+def _rule_stores(reading: Reading) -> None:
+    """Store pairs, and production's demands (CFG-181, CFG-182)."""
+    values, refuse = reading.values, reading.refusals.append
+    store, side = values["store"], values.get("sidestore")
+    if side is not None and side != PARTNER[store] and _is_good(reading, "STORE", "SIDESTORE"):
+        refuse(
+            f'STORE="{store}" and SIDESTORE="{side}" do not belong together. '
+            f"Unset SIDESTORE, or set SIDESTORE={PARTNER[store]} for this STORE."
+        )
+    production = values.get("env") == "production"
+    if production and (store, side) != ("valkey", "pg"):
+        refuse(
+            f'QM_ENV="production" needs STORE=valkey and SIDESTORE=pg, but STORE is "{store}" and SIDESTORE is '
+            f'"{side}": a restart or a deploy would drop the line. Set both, with VALKEY_URL and DATABASE_URL.'
+        )
+    if store == "valkey" and not reading.is_set("VALKEY_URL"):
+        refuse('STORE="valkey" needs VALKEY_URL, which is not set. Set it to redis://host:6379/0 or the like.')
+    if (side == "pg" or store == "valkey") and not reading.is_set("DATABASE_URL"):
+        refuse(f'SIDESTORE="{side}" needs DATABASE_URL, which is not set. Set it to postgresql://user@host/name.')
+    if production or store == "valkey":
+        for name in ("SECRET", "ADMIN_KEY"):
+            if not reading.is_set(name):
+                refuse(
+                    f"{name} is not set: with STORE=valkey or in production each instance would make up its own. "
+                    f"Set {name} to the same value on every instance, for example from `openssl rand -hex 32`."
+                )
+
+
+def _rule_keys(reading: Reading) -> None:
+    """Short, equal and useless keys (CFG-047, CFG-048, CFG-050, CFG-051, CFG-232)."""
+    for name, least in (
+        ("SECRET", _SHORT_SECRET), ("SECRET_PREVIOUS", _SHORT_SECRET),
+        ("ADMIN_KEY", _SHORT_KEY), ("PUBLIC_API_KEY", _SHORT_KEY),
+    ):  # fmt: skip
+        length = len(reading.texts.get(name, ""))
+        if 0 < length < least:
+            message = f"{name} has {length} characters, fewer than {least}; it is used as it is"
+            reading.warn("short_secret", name, message)
+            if least == _SHORT_SECRET and reading.values.get("env") == "production":
+                reading.hardening.append(f"{name} is short: whoever holds one ticket can try to guess it")
+    texts = reading.texts
+    if reading.is_set("SECRET_PREVIOUS"):
+        if not reading.is_set("SECRET"):
+            reading.warn("no_effect", "SECRET_PREVIOUS", "SECRET_PREVIOUS is set while SECRET is not")
+        elif texts["SECRET_PREVIOUS"] == texts["SECRET"]:
+            reading.warn("no_effect", "SECRET_PREVIOUS", "SECRET_PREVIOUS is the same as SECRET and has no effect")
+    if reading.is_set("ADMIN_KEY") and texts["ADMIN_KEY"] == texts.get("PUBLIC_API_KEY"):
+        message = "ADMIN_KEY is the same as PUBLIC_API_KEY: every connector holds the owner's key"
+        reading.warn("short_secret", "ADMIN_KEY", message)
+
+
+def _rule_proxies(reading: Reading) -> None:
+    """Half-set pairs and broad ranges (CFG-115, CFG-229)."""
+    hops, ranges = reading.values.get("trust_proxy", 0), reading.values.get("trust_proxy_ips", ())
+    if hops and not ranges and not reading.is_set("TRUST_PROXY_IPS"):
+        message = f"TRUST_PROXY={hops} is set without TRUST_PROXY_IPS: forwarding headers are not believed"
+        reading.warn("half_set_proxy", "TRUST_PROXY", message, using=hops)
+    if ranges and not hops:
+        message = "TRUST_PROXY_IPS is set and TRUST_PROXY is 0: forwarding headers are not believed"
+        reading.warn("half_set_proxy", "TRUST_PROXY_IPS", message, using=[str(item) for item in ranges])
+    for item in ranges:
+        if item.prefixlen < (8 if isinstance(item, ipaddress.IPv4Network) else 16):
+            message = f"TRUST_PROXY_IPS has the very broad range {item}: whoever is in it chooses his own address"
+            reading.warn("broad_trust", "TRUST_PROXY_IPS", message, using=str(item))
+
+
+def _rule_order(reading: Reading) -> None:
+    """Pairs that must be ordered (CFG-012, CFG-062, CFG-066)."""
+    values = reading.values
+    grace, drain = (values.get(name, _default(name)) for name in ("shutdown_grace_ms", "shutdown_drain_ms"))
+    if grace > drain:
+        values["shutdown_grace_ms"] = drain
+        message = (
+            f"SHUTDOWN_GRACE_MS={grace} is larger than SHUTDOWN_DRAIN_MS={drain}; using SHUTDOWN_GRACE_MS={drain} "
+            f"and SHUTDOWN_DRAIN_MS={drain}"
+        )
+        reading.warn("misordered", "SHUTDOWN_GRACE_MS", message, using=drain)
+    most, streams = (values.get(name, _default(name)) for name in ("max_connections", "sse_max_total"))
+    if most and streams and most <= streams:
+        message = (
+            f"MAX_CONNECTIONS={most} is not above SSE_MAX_TOTAL={streams}: waiting streams alone could close the "
+            f"door; using MAX_CONNECTIONS={most} and SSE_MAX_TOTAL={streams}"
+        )
+        reading.warn("misordered", "MAX_CONNECTIONS", message, using=most)
+
+
+def _rule_other_names(reading: Reading) -> None:
+    """Variables that this release does not have (CFG-010), and protections that it cannot give yet."""
+    known = {item.name for item in ROWS.values()} | _FOR_TESTS
+    for name in sorted(reading.texts):
+        if name in _REFUSED_UNTIL_BUILT:
+            if name != "VALKEY_CLUSTER" or reading.texts[name].lower() in {"1", "true", "yes", "on"}:
+                reading.refusals.append(f"{name} is set, but {_REFUSED_UNTIL_BUILT[name]}. Unset {name}.")
+        elif name not in known and (name.startswith(_WATCHED_PREFIXES) or name in _NOT_BUILT):
+            reading.warn("unknown_variable", name, f"{name} is not a variable of this release")
+
+
+def _rule_hardening(reading: Reading) -> None:
+    """Advice for a public deployment (CFG-136, CFG-142, CFG-235)."""
+    values, advise = reading.values, reading.hardening.append
+    production = values.get("env") == "production"
+    if production or values["store"] == "valkey":
+        advise("EDGE_SECRET is not set: requests that bypass Cloudflare are accepted")
+    if not reading.is_set("PUBLIC_API_KEY"):
+        advise("PUBLIC_API_KEY is not set: connectors cannot vouch for visitors without ADMIN_KEY")
+    if not production:
+        return
+    if "public_url" not in values:
+        advise("PUBLIC_URL is not set: addresses handed out follow the Host header")
+    for name, tls in (("valkey_url", ("rediss", "valkeys")), ("database_url", ())):
+        if (address := values.get(name)) is not None:
+            _advise_store(reading, name.upper(), address.reveal(), tls)
+
+
+def _advise_store(reading: Reading, name: str, address: str, tls_schemes: tuple[str, ...]) -> None:
+    parts = split_url(address)
+    if parts is None or not parts.hostname:
+        return
+    if not parts.password:
+        reading.hardening.append(f"{name} has no password")
+    verified = name == "DATABASE_URL" and reading.is_set("PG_CA_FILE")
+    if parts.scheme not in tls_schemes and not verified and not _is_private(parts.hostname):
+        reading.hardening.append(f"{name} has neither TLS with a verified certificate nor a private address")
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_good(reading: Reading, *names: str) -> bool:
+    """False when one of the variables was refused already, so that no second reason is made of it."""
+    return not any(reason.startswith(name + "=") for name in names for reason in reading.refusals)
+
+
+_RULES: Final = (
+    _rule_environment,
+    _rule_defaults,
+    _rule_stores,
+    _rule_keys,
+    _rule_proxies,
+    _rule_order,
+    _rule_other_names,
+    _rule_hardening,
+)
