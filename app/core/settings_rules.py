@@ -64,7 +64,7 @@ class Reading:
         self.warnings.append(ConfigWarning(code, variable, text, using, message))
 
     def quoted(self, known: Row) -> str:
-        """``NAME="text"``, for a secret ``NAME (17 characters)``, for a list only its name (CFG-111: one entry is named)."""
+        """``NAME="text"``; of a secret the length, of a list the name only, since one entry is named (CFG-111)."""
         text = self.texts[known.name]
         if isinstance(known.kind, Networks):
             return known.name
