@@ -1,0 +1,97 @@
+"""Salted digests that tell a visitor again without keeping his address, cookie or User-Agent.
+
+Belongs here: what goes into each digest. Not here: which proof counts (the engine), whom to believe about an
+address (client_address.py). The salt is made with the room, so digests of two rooms cannot be joined, and
+without it an IPv4 address cannot be found by trying all. Source: ENG-102 … ENG-106, ENG-152.
+
+The engine compares these digests with ``==`` inside Lua: no secret is compared there, only salted hashes of one,
+so the time of a comparison tells nothing that could be used.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+DIGEST_BYTES: Final = 16
+ADDRESS_BYTES: Final = 8
+AGENT_MAX_CHARS: Final = 512
+"""Connectors cut the User-Agent here (PAG-216), so every digest does: both ways must give the same."""
+_MAPPED_V4: Final = bytes(10) + b"\xff\xff"
+_CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """Both fingerprints of one request, 16 bytes each."""
+
+    strict: bytes
+    loose: bytes
+
+
+class Digester:
+    """Digests of one room; made once per room copy."""
+
+    __slots__ = ("_address", "_cookie", "_door", "_loose", "_strict")
+
+    def __init__(self, salt: bytes) -> None:
+        """``salt``: 16 random bytes of the room."""
+        self._cookie, self._strict, self._loose, self._door, self._address = (
+            salt + purpose + b"\0" for purpose in (b"cookie", b"strict", b"loose", b"door", b"addr")
+        )
+
+    def cookie(self, value: str) -> bytes:
+        """Digest of a ``qms_<room>`` value."""
+        return sha256(self._cookie + value.encode("utf-8", "replace")).digest()[:DIGEST_BYTES]
+
+    def door(self, key: str) -> bytes:
+        """Digest of a door key."""
+        return sha256(self._door + key.encode("utf-8", "replace")).digest()[:DIGEST_BYTES]
+
+    def address(self, packed: bytes) -> bytes:
+        """8-byte digest by which places are counted (caps). ``packed``: 16 bytes, IPv4 mapped."""
+        return sha256(self._address + network_of(packed)).digest()[:ADDRESS_BYTES]
+
+    def strict(self, peer: str, chain: str, agent: bytes) -> bytes:
+        """Digest of socket peer, forwarded chain ("" from an undeclared peer) and ``clean_agent`` (ENG-103)."""
+        value = b"\0".join((normal_address(peer), normal_chain(chain), agent))
+        return sha256(self._strict + value).digest()[:DIGEST_BYTES]
+
+    def loose(self, packed: bytes, agent: bytes) -> bytes:
+        """Digest of visitor address and ``clean_agent`` (ENG-104). ``packed``: 16 bytes, IPv4 mapped."""
+        return sha256(self._loose + network_of(packed) + b"\0" + agent).digest()[:DIGEST_BYTES]
+
+
+def network_of(packed: bytes) -> bytes:
+    """What counts as one address (ENG-106): 4 bytes of IPv4, mapped or not, or the /64 of IPv6."""
+    return packed[12:] if packed.startswith(_MAPPED_V4) else packed[:8]
+
+
+def normal_address(text: str) -> bytes:
+    """``text`` with the parts that ENG-106 does not look at taken away; other text as it is."""
+    if ":" not in text:
+        return text.encode("utf-8", "replace")
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except (OSError, ValueError):
+        return text.encode("utf-8", "replace")
+    if packed.startswith(_MAPPED_V4):
+        return socket.inet_ntoa(packed[12:]).encode()
+    return packed[:8].hex().encode()
+
+
+def normal_chain(chain: str) -> bytes:
+    """A forwarded chain (entries with commas between) with each entry normalised; "" stays empty."""
+    if ":" not in chain:
+        return chain.replace(" ", "").encode("utf-8", "replace")
+    return b",".join(normal_address(entry.strip()) for entry in chain.split(","))
+
+
+def clean_agent(header: bytes) -> bytes:
+    """A User-Agent as digests see it: no control characters, bad UTF-8 replaced, at most 512 characters."""
+    if len(header) <= AGENT_MAX_CHARS and header.isascii() and header.decode("ascii").isprintable():
+        return header
+    text = header.decode("utf-8", "replace").translate(_CONTROLS)
+    return text[:AGENT_MAX_CHARS].encode()

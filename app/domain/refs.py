@@ -1,0 +1,27 @@
+"""The ref of a ticket: six characters that a visitor can read out to support. Source: ENG-244."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+REF_CHARS: Final = 6
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's base32: no I, L, O, U."""
+_PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_READ: Final = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None, " ": None})
+
+
+def ref_of(room_id: str, generation: int, ticket: int) -> str:
+    """The ref of a ticket: the first 30 bits of SHA-256 over room id, generation and number.
+
+    The three parts are joined by NUL bytes, numbers in decimal.
+    """
+    first = int.from_bytes(sha256(b"%s\0%d\0%d" % (room_id.encode(), generation, ticket)).digest()[:4], "big") >> 2
+    return _PAIRS[first >> 20] + _PAIRS[(first >> 10) & 1023] + _PAIRS[first & 1023]
+
+
+def read_ref(text: str) -> str | None:
+    """``text`` as somebody typed it, brought to the form of ``ref_of``; None = it is no ref."""
+    ref = text.upper().translate(_READ)
+    return ref if len(ref) == REF_CHARS and all(c in _ALPHABET for c in ref) else None
