@@ -1,0 +1,174 @@
+"""Who is the visitor: the one rule that decides address, scheme and host of a request.
+
+Pure: peer, headers and policy in, ``Client`` out. Everything else reads the ``Client`` and no forwarding header
+(VIS-011 … VIS-018, CFG-098 … CFG-112). The edge secret and its ``CF-Connecting-IP`` are not part of this build.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from app.domain.net_ranges import Network, RangeSet, address_text, budget_key, pack_address
+
+HeaderGetter = Callable[[bytes], bytes | None]
+"""Value of the header with this lower-case name, several lines joined by comma; None when it was not sent."""
+
+HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|\[(?P<v6>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
+)
+"""``name``, ``name:port``, IPv4 or ``[IPv6]``, as a whole."""
+
+FORWARDING_HEADERS: Final = (b"x-forwarded-for", b"forwarded", b"cf-connecting-ip", b"x-real-ip", b"true-client-ip")
+"""Headers by which an undeclared proxy shows itself (VIS-023, CFG-117)."""
+
+_PORTED_V4: Final = re.compile(r"([0-9.]{7,15}):[0-9]{1,5}")
+_BRACKETED: Final = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\](?::[0-9]{1,5})?")
+_NO_PEER: Final = "0.0.0.0"  # noqa: S104 - not a bind address: the stand-in for a peer without one
+_CHAIN_MAX_BYTES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Address, scheme and host of one request, as everything in this server sees them."""
+
+    address: str
+    """The visitor's address, in one spelling (IPv4-mapped addresses as IPv4)."""
+    packed: bytes
+    """Its 16 bytes, IPv4 as ``::ffff:a.b.c.d``."""
+    key: bytes
+    """What budgets and caps count by: 4 bytes (IPv4) or the 8 bytes of the /64 (IPv6)."""
+    peer: str
+    """Address of the socket peer."""
+    chain: str
+    """The forwarded chain of a declared peer, entries joined by ``,``; empty from any other peer."""
+    declared: bool
+    """The peer is a declared proxy: its forwarding headers were believed."""
+    scheme: str
+    """``http`` or ``https``."""
+    host: str
+    """Host with port as sent, in lower case; empty when an HTTP/1.0 request named none."""
+
+
+@dataclass(frozen=True)
+class TrustPolicy:
+    """Whose forwarding headers are believed; both halves are needed (VIS-012)."""
+
+    hops: int = 0
+    """``TRUST_PROXY``: which entry from the right is the visitor; 0 = none."""
+    proxies: RangeSet = field(default_factory=RangeSet)
+    """``TRUST_PROXY_IPS``."""
+
+    @classmethod
+    def of(cls, hops: int, networks: Iterable[Network]) -> TrustPolicy:
+        """Policy of the two settings."""
+        return cls(hops, RangeSet(networks))
+
+    def declares(self, packed: bytes) -> bool:
+        """Tell whether the peer with these 16 bytes is a declared proxy."""
+        return self.hops > 0 and packed in self.proxies
+
+
+NO_PROXY: Final = TrustPolicy()
+"""Nobody is believed."""
+
+
+def is_host(text: str) -> bool:
+    """Tell whether ``text`` has the form of a ``Host`` value (VIS-022)."""
+    match = HOST.fullmatch(text)
+    if match is None or len(text) > 260 or ".." in text:
+        return False
+    if match["v6"] is not None and pack_address(match["v6"]) is None:
+        return False
+    return match["port"] is None or int(match["port"]) <= 65535
+
+
+def resolve_client(peer: str, get: HeaderGetter, policy: TrustPolicy, *, tls: bool = False) -> Client:
+    """Say who sent a request.
+
+    ``peer`` is the socket's address text (a zone is cut off), ``tls`` whether the socket itself speaks TLS.
+    Never raises: what cannot be read counts as not sent.
+    """
+    packed, peer_text, is_declared = _peer(peer, policy)
+    scheme, host = ("https" if tls else "http"), _text(get(b"host")).lower()
+    if not is_declared:
+        return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host)
+    forwarded = [part.strip() for part in _text(get(b"x-forwarded-for")).split(",")]
+    visitor = _visitor(_from_right(forwarded, policy.hops)) or packed
+    proto = _from_right(_values(get(b"x-forwarded-proto")), policy.hops).lower()
+    outer = _from_right(_values(get(b"x-forwarded-host")), policy.hops).lower()
+    return Client(
+        address=address_text(visitor),
+        packed=visitor,
+        key=budget_key(visitor),
+        peer=peer_text,
+        chain=",".join(forwarded),
+        declared=True,
+        scheme=proto if proto in ("http", "https") else scheme,
+        host=outer if is_host(outer) else host,
+    )
+
+
+class ClientResolver:
+    """``resolve_client`` with a bounded memory, for the edge: a visitor is parsed once, not per request."""
+
+    __slots__ = ("_declared", "_direct", "_policy")
+
+    def __init__(self, policy: TrustPolicy, *, remember: int = 16384) -> None:
+        """``remember`` bounds the clients kept; chains longer than 256 bytes are never kept."""
+        self._policy = policy
+        self._direct = lru_cache(remember)(self._resolve_direct)
+        self._declared = lru_cache(remember)(self._resolve_declared)
+
+    def is_declared(self, peer: str) -> bool:
+        """Tell whether ``peer`` is a declared proxy."""
+        return _peer(peer, self._policy)[2]
+
+    def resolve(self, peer: str, headers: dict[bytes, bytes], *, declared: bool, tls: bool = False) -> Client:
+        """Client of a request with these joined headers; ``declared`` is what ``is_declared(peer)`` said."""
+        host = headers.get(b"host", b"")
+        if not declared:
+            return self._direct(peer, host, tls)
+        chain = headers.get(b"x-forwarded-for")
+        proto = headers.get(b"x-forwarded-proto")
+        outer = headers.get(b"x-forwarded-host")
+        if len(chain or b"") + len(proto or b"") + len(outer or b"") > _CHAIN_MAX_BYTES:
+            return self._resolve_declared(peer, host, tls, chain, proto, outer)
+        return self._declared(peer, host, tls, chain, proto, outer)
+
+    def _resolve_direct(self, peer: str, host: bytes, tls: bool) -> Client:
+        return resolve_client(peer, {b"host": host}.get, self._policy, tls=tls)
+
+    def _resolve_declared(
+        self, peer: str, host: bytes, tls: bool, chain: bytes | None, proto: bytes | None, outer: bytes | None
+    ) -> Client:
+        sent = {b"host": host, b"x-forwarded-for": chain, b"x-forwarded-proto": proto, b"x-forwarded-host": outer}
+        return resolve_client(peer, sent.get, self._policy, tls=tls)
+
+
+def _peer(peer: str, policy: TrustPolicy) -> tuple[bytes, str, bool]:
+    packed = pack_address(peer.partition("%")[0]) or pack_address(_NO_PEER)
+    assert packed is not None  # the stand-in parses
+    return packed, address_text(packed), policy.declares(packed)
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("latin-1").strip()
+
+
+def _values(value: bytes | None) -> list[str]:
+    return [part.strip() for part in _text(value).split(",")]
+
+
+def _from_right(entries: list[str], hops: int) -> str:
+    """Entry ``hops`` from the right (1 = the last); the leftmost one when there are fewer (CFG-102)."""
+    return entries[-hops] if hops <= len(entries) else entries[0]
+
+
+def _visitor(entry: str) -> bytes | None:
+    """16 bytes of one entry of the chain; a port and brackets are cut off (VIS-012)."""
+    match = _PORTED_V4.fullmatch(entry) or _BRACKETED.fullmatch(entry)
+    return pack_address(match[1] if match else entry)

@@ -1,0 +1,59 @@
+"""The table of hot routes: requests that are answered at protocol level, past Sanic's router and middleware.
+
+``app.ctx.hot`` holds the one table of a worker process; it is filled before the server listens and only read after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from blueprints.edge.reply import HotReply
+from blueprints.edge.request import HotRequest
+
+HotHandler = Callable[[HotRequest], Awaitable[HotReply]]
+"""Answers one request. A QmError it raises becomes the error answer, anything else ``500 internal_error``.
+
+It is run to its end even when the client has gone away: what it began (a commit, an undo) is not left half done.
+"""
+
+
+class HotTable:
+    """Handlers by method and exact path. A path that is here with other methods answers ``405``."""
+
+    __slots__ = ("_allow", "routes")
+
+    def __init__(self) -> None:
+        """An empty table: every request goes to Sanic."""
+        self.routes: dict[tuple[bytes, bytes], HotHandler] = {}
+        """By (method, path), both as sent."""
+        self._allow: dict[bytes, set[bytes]] = {}
+
+    def add(self, method: str, path: str, handler: HotHandler) -> None:
+        """Register a handler; ``/api/…`` also as ``/api/v1/…`` (VIS-002), GET also as HEAD unless that is taken.
+
+        Raises ValueError when the pair is registered already.
+        """
+        paths = [path]
+        if path.startswith("/api/") and not path.startswith("/api/v1/"):
+            paths.append("/api/v1/" + path.removeprefix("/api/"))
+        for each in paths:
+            self._put(method, each, handler)
+
+    def extend(self, routes: Mapping[tuple[str, str], HotHandler]) -> None:
+        """Register all of a blueprint's ``routes(ctx)``; explicit HEAD handlers win over those of GET."""
+        for (method, path), handler in sorted(routes.items(), key=lambda item: item[0][0] != "HEAD"):
+            self.add(method, path, handler)
+
+    def allow(self, path: bytes) -> bytes | None:
+        """Value of ``Allow`` for a path of the table, None for any other."""
+        methods = self._allow.get(path)
+        return b", ".join(sorted(methods)) if methods else None
+
+    def _put(self, method: str, path: str, handler: HotHandler) -> None:
+        key = (method.encode("ascii"), path.encode("ascii"))
+        if key in self.routes:
+            raise ValueError(f"{method} {path} is registered twice")
+        self.routes[key] = handler
+        self._allow.setdefault(key[1], set()).add(key[0])
+        if method == "GET" and (b"HEAD", key[1]) not in self.routes:
+            self._put("HEAD", path, handler)

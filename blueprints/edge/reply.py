@@ -1,0 +1,107 @@
+"""An answer of a hot route, and the bytes it becomes.
+
+The one place that spells the common headers of answers written by the edge (VIS-045): stock routes get the same
+ones from middleware.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from app.domain.budget import Budget
+
+JSON_TYPE: Final = b"application/json; charset=utf-8"
+
+_KEPT: Final = b"Connection: keep-alive\r\n"
+_CLOSED: Final = b"Connection: close\r\n"
+_COMMON: Final = b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+
+
+@dataclass(slots=True)
+class HotReply:
+    """What a hot handler answers. The edge adds the common headers, framing and ``X-RateLimit-*``."""
+
+    status: int = 200
+    body: bytes = b""
+    cookies: list[bytes] = field(default_factory=list)
+    """Ready ``Set-Cookie`` values."""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Further headers; not those the edge adds itself."""
+    content_type: bytes = JSON_TYPE
+
+
+def json_reply(
+    fields: dict[str, Any],
+    *,
+    status: int = 200,
+    cookies: list[bytes] | None = None,
+    headers: list[tuple[bytes, bytes]] | None = None,
+) -> HotReply:
+    """Answer with a JSON object."""
+    return HotReply(status, dump(fields), cookies or [], headers or [])
+
+
+def dump(fields: dict[str, Any]) -> bytes:
+    """Compact JSON, in ASCII: what a visitor sent comes back escaped, whatever the reader takes its charset to be."""
+    return _ENCODER.encode(fields).encode()
+
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def status_line(status: int) -> bytes:
+    """``HTTP/1.1 200 OK`` with its line end."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Answer"
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+_PREFIX: Final = {
+    (status.value, keep): status_line(status.value) + _COMMON + (_KEPT if keep else _CLOSED)
+    for status in HTTPStatus
+    if status.value >= 200
+    for keep in (True, False)
+}
+_NO_BODY: Final = frozenset({204, 304})
+
+
+def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: bool, budget: Budget | None) -> bytes:
+    """The whole answer as bytes, ready for one write.
+
+    ``head_only`` leaves the body out and its length in (VIS-038). A status that may not have a body gets none.
+    """
+    body = reply.body
+    head = _PREFIX.get((reply.status, keep_alive)) or _prefix(reply.status, keep_alive)
+    if reply.status in _NO_BODY:
+        body = b""
+        parts = [head, b"X-QM-Request-Id: %b\r\n" % request_id.encode()]
+    else:
+        parts = [
+            head,
+            b"Content-Type: %b\r\nContent-Length: %d\r\nX-QM-Request-Id: %b\r\n"
+            % (reply.content_type, len(body), request_id.encode()),
+        ]
+    if budget is not None and budget.limit:
+        parts.append(
+            b"X-RateLimit-Limit: %d\r\nX-RateLimit-Remaining: %d\r\nX-RateLimit-Reset: %d\r\n"
+            % (budget.limit, budget.remaining, budget.reset_sec)
+        )
+        if not budget.allowed:
+            parts.append(b"Retry-After: %d\r\n" % budget.retry_after_sec)
+    for value in reply.cookies:
+        parts.append(b"Set-Cookie: %b\r\n" % value)  # noqa: PERF401 - rarely more than one
+    for name, value in reply.headers:
+        parts.append(b"%b: %b\r\n" % (name, value))
+    parts.append(b"\r\n")
+    if not head_only:
+        parts.append(body)
+    return b"".join(parts)
+
+
+def _prefix(status: int, keep_alive: bool) -> bytes:
+    return status_line(status) + _COMMON + (_KEPT if keep_alive else _CLOSED)

@@ -1,0 +1,163 @@
+"""A request of a hot route: what the edge has read, and readings that are made only when asked for.
+
+Not here: parsing of the head (head.py), and requests of all other routes (those are Sanic's).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from app.core.jsonbody import parse_object
+from app.domain.budget import Budget
+from app.domain.client_address import Client
+
+COOKIES_PER_NAME: Final = 4
+"""Of several cookies with one name the first 4 are read (VIS-227)."""
+
+_DOCUMENT_DESTS: Final = (b"document", b"iframe", b"object", b"embed", b"frame")
+
+
+class HotRequest:
+    """One request, complete with its body."""
+
+    __slots__ = (
+        "_cookies",
+        "_query",
+        "body",
+        "budget",
+        "client",
+        "headers",
+        "lines",
+        "method",
+        "path",
+        "query_bytes",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query_bytes: bytes,
+        headers: dict[bytes, bytes],
+        lines: list[tuple[bytes, bytes]] | None,
+        body: bytes,
+        client: Client,
+        request_id: str,
+    ) -> None:
+        """See the attributes; ``lines`` are all header lines where a name came twice, else None."""
+        self.method = method
+        """In capitals; ``HEAD`` is passed to the handler of ``GET``, which must then change nothing (VIS-039)."""
+        self.path = path
+        """As sent, ``/api/v1/…`` included."""
+        self.query_bytes = query_bytes
+        """Raw query, without the question mark."""
+        self.headers = headers
+        """Values by lower-case name; several lines of one name are joined by ``, `` (cookies by ``; ``)."""
+        self.lines = lines
+        self.body = body
+        self.client = client
+        """Who asks: the only source of address, scheme and host."""
+        self.request_id = request_id
+        """26-character ULID, sent back as ``X-QM-Request-Id``."""
+        self.budget: Budget | None = None
+        """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
+        answer, a refusal included."""
+        self._query: dict[str, str] | None = None
+        self._cookies: dict[bytes, list[str]] | None = None
+
+    @property
+    def host(self) -> str:
+        """Host of the request as the visitor sees it (VIS-018)."""
+        return self.client.host
+
+    @property
+    def scheme(self) -> str:
+        """``http`` or ``https`` as the visitor sees it."""
+        return self.client.scheme
+
+    @property
+    def is_navigation(self) -> bool:
+        """Whether a browser asks for a page to show (VIS-037)."""
+        return is_navigation(self.headers)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Query parameters; of a repeated one the first value (VIS-042)."""
+        if self._query is None:
+            self._query = parse_query(self.query_bytes)
+        return self._query
+
+    def header(self, name: bytes) -> str:
+        """Value of a header as text (each byte one character); empty when it was not sent."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    def multi(self, name: bytes) -> list[bytes]:
+        """The values of all lines of this (lower-case) name."""
+        if self.lines is None:
+            value = self.headers.get(name)
+            return [] if value is None else [value]
+        return [value for other, value in self.lines if other == name]
+
+    def cookies(self, name: str) -> list[str]:
+        """The first 4 values of the cookie ``name``, in the order sent."""
+        if self._cookies is None:
+            self._cookies = parse_cookies(self.headers.get(b"cookie"))
+        return self._cookies.get(name.encode("latin-1", "replace"), [])
+
+    def cookie_names(self) -> list[str]:
+        """Names of all cookies sent, each once."""
+        if self._cookies is None:
+            self._cookies = parse_cookies(self.headers.get(b"cookie"))
+        return [name.decode("latin-1") for name in self._cookies]
+
+    def json(self, *, empty_ok: bool = False) -> dict[str, Any]:
+        """The body as a JSON object; raises BadJson or BodyTooLarge (VIS-041)."""
+        return parse_object(self.body, empty_ok=empty_ok)
+
+
+def parse_query(raw: bytes) -> dict[str, str]:
+    """Parameters of a raw query, first value wins; bytes that are not UTF-8 become U+FFFD."""
+    found: dict[str, str] = {}
+    if not raw:
+        return found
+    for part in raw.split(b"&"):
+        name, _, value = part.partition(b"=")
+        text = _unquote(name)
+        if text and text not in found:
+            found[text] = _unquote(value)
+    return found
+
+
+def parse_cookies(raw: bytes | None) -> dict[bytes, list[str]]:
+    """Values by name of a joined Cookie header, at most 4 a name; quotes around a value are cut off."""
+    found: dict[bytes, list[str]] = {}
+    if not raw:
+        return found
+    for part in raw.split(b";"):
+        name, equals, value = part.strip(b" \t").partition(b"=")
+        if not equals:
+            continue
+        values = found.setdefault(name, [])
+        if len(values) < COOKIES_PER_NAME:
+            if len(value) > 1 and value[0] == value[-1] == 0x22:
+                value = value[1:-1]
+            values.append(value.decode("latin-1"))
+    return found
+
+
+def is_navigation(headers: dict[bytes, bytes]) -> bool:
+    """Tell by its headers whether a request is a page navigation (VIS-037)."""
+    mode, dest = headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")
+    if mode is None and dest is None and b"sec-fetch-site" not in headers:
+        return b"text/html" in headers.get(b"accept", b"").lower()
+    return mode == b"navigate" or dest in _DOCUMENT_DESTS
+
+
+def _unquote(raw: bytes) -> str:
+    if b"+" in raw:
+        raw = raw.replace(b"+", b" ")
+    if b"%" in raw:
+        raw = unquote_to_bytes(raw)
+    return raw.decode("utf-8", "replace")
