@@ -1,0 +1,197 @@
+"""Waiting until a fact is in the journal: one CommitWaiter per web worker, fed by the drainer's notices.
+
+A waiter costs a future and no store access; the notices name how far each room has been stored. Belongs here: waiting,
+its deadline, and refusing while commits fail. Not here: the commits (``infrastructure/drain.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+import ujson
+
+from app.core.clock import mono
+from app.core.errors import StorageUnavailable
+from app.core.ids import RoomId
+from app.domain.marks import split_mark
+
+DEADLINE_SEC: Final = 5.0
+"""How long an answer waits for its commit (settled with the API: then undo and 503)."""
+POLL_SEC: Final = 0.5
+"""Age of a waiter from which the live store is asked itself: a notice may be lost."""
+TICK_SEC: Final = 0.25
+REFUSE_SEC: Final = 5.0
+"""How long the last bad sign counts. The drainer repeats its notice every second while commits fail."""
+
+log = structlog.get_logger(__name__)
+
+CommittedReader = Callable[[Sequence[RoomId]], Awaitable[Sequence[dict[str, Any] | None]]]
+"""Headers (gen, epoch, committed) of rooms, None for a room without; ``EngineJobs.headers``."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """Waiters of one room's generation and what is known of it. ``epoch`` 0 = not known."""
+
+    epoch: int = 0
+    committed: int = 0
+    heap: list[tuple[int, int, int, asyncio.Future[bool]]] = field(default_factory=list)
+    """(seq, order, epoch, future), smallest seq first."""
+
+
+class CommitWaiter:
+    """Turns marks of facts (``facts.mark``: epoch and seq) into "stored" or "not stored".
+
+    ``read``: asked about rooms whose waiters have heard nothing for half a second.
+    """
+
+    def __init__(self, *, read: CommittedReader) -> None:
+        self._read = read
+        self._lines: dict[tuple[RoomId, int], _Line] = {}
+        self._deadlines: deque[tuple[float, asyncio.Future[bool]]] = deque()
+        self._order = 0
+        self._bad_sign = -REFUSE_SEC
+        self._failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to watch deadlines. The owner of the subscription feeds ``hear``."""
+        self._task = asyncio.create_task(self._watch(), name="commit-waiter")
+
+    async def stop(self) -> None:
+        """Stop watching; whoever still waits is told False."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._fail(self._lines)
+
+    async def wait(self, room_id: RoomId, gen: int, mark: int) -> bool:
+        """True once the fact is stored; False after 5 s, when commits fail, or when a rebuild lost the fact.
+
+        ``mark`` 0: True at once. False does not mean "not stored": the caller undoes, and the undo decides.
+        """
+        if mark == 0:
+            return True
+        epoch, seq = split_mark(mark)
+        line = self._lines.setdefault((room_id, gen), _Line())
+        if _same(epoch, line.epoch) and seq <= line.committed:
+            return True
+        if epoch and epoch < line.epoch:
+            return False
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._order += 1
+        heapq.heappush(line.heap, (seq, self._order, epoch, future))
+        self._deadlines.append((mono() + DEADLINE_SEC, future))
+        return await future
+
+    def refusing(self) -> bool:
+        """True while commits fail: refuse before the engine is asked, or each retry adds two facts to the backlog."""
+        return self._failing and mono() - self._bad_sign < REFUSE_SEC
+
+    def hear(self, text: str) -> None:
+        """One message of the channel of commits."""
+        try:
+            notice = ujson.loads(text)
+        except ValueError:
+            log.warning("commit_notice_unreadable")
+            return
+        if isinstance(notice, list):
+            self._failing = False
+            for room, gen, seq, epoch in notice:
+                self._stored(room, gen, epoch, seq)
+        elif "reset" in notice:
+            rooms = set(notice["reset"])
+            self._fail(key for key in self._lines if key[0] in rooms)
+        elif notice.get("failed") == "*":
+            self._note_failure()
+            self._fail(self._lines)
+        else:
+            self._fail((room, gen) for room, gen in notice.get("failed", ()))
+
+    def _stored(self, room: RoomId, gen: int, epoch: int, seq: int) -> None:
+        line = self._lines.get((room, gen))
+        if line is None:
+            line = self._lines[room, gen] = _Line()
+            self._forget_older(room, gen)
+        if epoch > line.epoch:
+            line.committed = 0
+        elif epoch < line.epoch:
+            return
+        line.epoch = epoch
+        line.committed = max(line.committed, seq)
+        while line.heap and (line.heap[0][0] <= line.committed or 0 < line.heap[0][2] < epoch):
+            _, _, waits_for, future = heapq.heappop(line.heap)
+            if not future.done():
+                future.set_result(_same(waits_for, epoch))
+
+    def _forget_older(self, room: RoomId, gen: int) -> None:
+        for key in [key for key in self._lines if key[0] == room and key[1] < gen]:
+            if not self._lines[key].heap:
+                del self._lines[key]
+
+    def _fail(self, keys: Iterable[tuple[RoomId, int]]) -> None:
+        for key in list(keys):
+            line = self._lines.get(key)
+            if line is None:
+                continue
+            for _, _, _, future in line.heap:
+                if not future.done():
+                    future.set_result(False)
+            line.heap.clear()
+
+    def _note_failure(self) -> None:
+        if not self._failing:
+            log.warning("commits_failing")
+        self._failing = True
+        self._bad_sign = mono()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SEC)
+            self._end_overdue()
+            try:
+                await self._poll()
+            except StorageUnavailable:
+                continue
+
+    def _end_overdue(self) -> None:
+        now = mono()
+        while self._deadlines and (self._deadlines[0][1].done() or self._deadlines[0][0] <= now):
+            _, future = self._deadlines.popleft()
+            if not future.done():
+                self._note_failure()
+                future.set_result(False)
+
+    async def _poll(self) -> None:
+        if not self._deadlines or self._deadlines[0][0] - DEADLINE_SEC + POLL_SEC > mono():
+            return
+        asked = [key for key, line in self._lines.items() if line.heap]
+        rooms = sorted({room for room, _ in asked})
+        for room, header in zip(rooms, await self._read(rooms), strict=True):
+            if header is not None:
+                self._stored(room, int(header["gen"]), int(header["epoch"]), int(header["committed"]))
+
+
+async def committed_or_undone(waiting: Awaitable[bool], undo: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a commit; when it fails, undo. Returns when the fact is stored, else raises StorageUnavailable.
+
+    ``undo`` (``EngineAdmin.undo_join``, ``undo_admission``) is one step of the live store: True = the fact had been
+    stored meanwhile and stands, False = its compensation was appended behind it, so that both are stored or none.
+    An undo that cannot be made leaves an orphan that ends like a closed tab (FLT-113).
+    """
+    if await waiting:
+        return
+    if not await undo():
+        raise StorageUnavailable()
+
+
+def _same(mark_epoch: int, epoch: int) -> bool:
+    """Whether a mark belongs to the epoch; a mark without one belongs to any."""
+    return mark_epoch in (0, epoch)
