@@ -1,0 +1,165 @@
+"""The Valkey adapter: at-most-once commands, outages that answer at once, listeners that resync."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from redis.exceptions import ResponseError
+
+from app.core.clock import mono
+from app.core.errors import StorageUnavailable
+from app.infrastructure.embedded import PrivateStores
+from app.infrastructure.valkey import Valkey
+from tests.process.waiting import until
+
+
+@pytest.fixture
+def own_stores(tmp_path: Path) -> Iterator[PrivateStores]:
+    """Stores that a test may kill; with a kept Valkey and a Postgres that nobody asks."""
+    stores = PrivateStores(data_dir=tmp_path / "data")
+    stores.start()
+    try:
+        yield stores
+    finally:
+        stores.stop()
+
+
+@pytest.fixture
+async def valkey(own_stores: PrivateStores) -> AsyncIterator[Valkey]:
+    adapter = await Valkey.connect(own_stores.valkey_url, timeout_ms=300)
+    yield adapter
+    await adapter.close()
+
+
+def pid_of(stores: PrivateStores, name: str) -> int:
+    process = stores.children[name].process
+    assert process is not None
+    return process.pid
+
+
+async def test_it_runs_commands_and_pipelines(valkey_url: str, fresh_prefix: str) -> None:
+    valkey = await Valkey.connect(valkey_url)
+
+    assert await valkey.execute("SET", fresh_prefix + "a", b"\x00\xff") in (True, b"OK")
+    assert await valkey.execute("GET", fresh_prefix + "a") == b"\x00\xff"
+    replies = await valkey.pipeline(
+        [("INCR", fresh_prefix + "n"), ("LPOP", fresh_prefix + "a"), ("INCR", fresh_prefix + "n")]
+    )
+    assert replies[0::2] == [1, 2]
+    assert isinstance(replies[1], ResponseError)
+    with pytest.raises(ResponseError):
+        await valkey.execute("LPOP", fresh_prefix + "a")
+    assert valkey.ever_connected
+    assert valkey.shown_state == "up"
+    await valkey.close()
+
+
+async def test_it_answers_at_once_while_valkey_is_gone_and_comes_back(
+    own_stores: PrivateStores, valkey: Valkey
+) -> None:
+    told = asyncio.Event()
+
+    async def back() -> None:
+        told.set()
+
+    valkey.on_reconnect(back)
+    await valkey.execute("SET", "a", "1")
+    await valkey.execute("INCR", "fsync")
+    os.kill(pid_of(own_stores, "valkey"), signal.SIGKILL)
+    await until(lambda: own_stores.dead() == ["valkey"])
+
+    with pytest.raises(StorageUnavailable):
+        await valkey.execute("GET", "a")
+    assert valkey.is_down
+    began = mono()
+    for _ in range(200):
+        with pytest.raises(StorageUnavailable):
+            await valkey.execute("GET", "a")
+    assert mono() - began < 1.0  # two hundred refusals cost nothing
+
+    own_stores.restart("valkey")
+    await asyncio.wait_for(told.wait(), 10)
+    assert await valkey.execute("EXISTS", "a") in (0, 1)
+    assert not valkey.is_down
+
+
+async def test_it_calls_a_frozen_valkey_an_outage_and_a_slow_command_not(
+    own_stores: PrivateStores, valkey: Valkey
+) -> None:
+    with pytest.raises(StorageUnavailable):
+        await valkey.execute("BLPOP", "nothing", "5")  # one command that outlasts the timeout
+    await asyncio.sleep(0)
+    await until(lambda: not valkey._checks)
+    assert not valkey.is_down
+    assert valkey.shown_state == "down"
+    assert await valkey.execute("PING") in (True, b"PONG")
+
+    os.kill(pid_of(own_stores, "valkey"), signal.SIGSTOP)
+    try:
+        with pytest.raises(StorageUnavailable):
+            await valkey.execute("GET", "a")
+        await until(lambda: valkey.is_down)
+    finally:
+        os.kill(pid_of(own_stores, "valkey"), signal.SIGCONT)
+    await until(lambda: not valkey.is_down)
+
+
+async def test_it_never_runs_a_command_twice_when_its_reply_is_lost(valkey_url: str, fresh_prefix: str) -> None:
+    path = valkey_url.removeprefix("unix://")
+    lost = 0
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal lost
+        up_reader, up_writer = await asyncio.open_unix_connection(path)
+        while data := await reader.read(65536):
+            up_writer.write(data)
+            reply = await up_reader.read(65536)
+            if b"INCR" in data:
+                lost += 1
+                break
+            writer.write(reply)
+        up_writer.close()
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    valkey = await Valkey.connect(f"redis://127.0.0.1:{port}")
+    with pytest.raises(StorageUnavailable):
+        await valkey.execute("INCR", fresh_prefix + "n")
+    await valkey.close()
+    server.close()
+    await server.wait_closed()
+
+    direct = await Valkey.connect(valkey_url)
+    assert await direct.execute("GET", fresh_prefix + "n") == b"1"
+    assert lost == 1
+    await direct.close()
+
+
+async def test_it_hears_messages_and_resyncs_after_a_lost_connection(own_stores: PrivateStores, valkey: Valkey) -> None:
+    heard: list[bytes] = []
+    resyncs = 0
+
+    async def resync() -> None:
+        nonlocal resyncs
+        resyncs += 1
+
+    async with valkey.listen({"qm:a": heard.append, "qm:b": heard.append}, on_resync=resync):
+        assert resyncs == 1
+        await valkey.execute("PUBLISH", "qm:a", "one")
+        await until(lambda: heard == [b"one"])
+        await asyncio.sleep(0.4)  # longer than the command timeout: silence is no error for a listener
+        assert resyncs == 1
+
+        os.kill(pid_of(own_stores, "valkey"), signal.SIGKILL)
+        await until(lambda: own_stores.dead() == ["valkey"])
+        own_stores.restart("valkey")
+        await until(lambda: resyncs == 2)
+        await until(lambda: not valkey.is_down)
+        assert await valkey.execute("PUBLISH", "qm:b", "two") == 1
+        await until(lambda: heard == [b"one", b"two"])
