@@ -11,7 +11,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"
+AGENT = (
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"
+)
 PAGE = "https://shop.example/checkout/basket?step=2"
 ADDRESSES = 10_000
 BROWSER_HEADERS = (

@@ -1,0 +1,148 @@
+"""Fills a room for the bench: sessions and a short line by real requests, a million tickets by its journal.
+
+The million is written into the journal as `joined` facts; the server then finds its live room behind the journal and
+rebuilds it, as after a loss of Valkey: seconds instead of minutes, and the same bytes a join would have left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from typing import Any
+
+import asyncpg
+import httpx
+
+from app.domain.facts import FactType, Joined, encode_body
+from bench.lab import Lab, until
+from bench.shapes import AGENT, PAGE, Holder, address
+
+UA = {"User-Agent": AGENT}
+
+
+class Operator:
+    """The few admin calls the bench needs."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.client = httpx.AsyncClient(
+            base_url=lab.server.url,
+            headers={"Authorization": f"Bearer {lab.server.admin_key}"},
+            trust_env=False,
+            timeout=30,
+        )
+
+    async def save(self, room: str, **fields: Any) -> None:
+        """Create or change a room."""
+        body = {"id": room, "targetUrl": "https://shop.example/", "queueMaxPerIp": None, **fields}
+        (await self.client.post("/api/admin/rooms", json=body)).raise_for_status()
+
+    async def read(self, room: str) -> dict[str, Any]:
+        """The room with its figures; {} while it cannot be told."""
+        answer = await self.client.get(f"/api/admin/rooms/{room}")
+        body: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+        return body.get("room", body)
+
+
+async def _join(client: httpx.AsyncClient, room: str, n: int) -> tuple[Holder, dict[str, Any]]:
+    where = address(n)
+    answer = await client.post("/api/join", json={"roomId": room}, headers={**UA, "X-Forwarded-For": where})
+    answer.raise_for_status()
+    client.cookies.clear()
+    session = next(
+        line.split(";")[0].partition("=")[2]
+        for line in answer.headers.get_list("set-cookie")
+        if line.startswith(f"qms_{room}=")
+    )
+    return Holder(where, answer.json()["token"], session), answer.json()
+
+
+async def _enter(client: httpx.AsyncClient, room: str, holder: Holder) -> Holder:
+    """Wait for the pass and take it to the door."""
+    headers = {**UA, "X-Forwarded-For": holder.address}
+    body = {"token": holder.token, "url": PAGE}
+
+    async def admitted() -> bool:
+        nonlocal body
+        answer = await client.post(f"/api/check?room={room}", json=body, headers=headers)
+        client.cookies.clear()
+        if answer.json().get("reason") == "admitted":
+            body = {**body, "doorKey": answer.json()["doorKey"]}
+        return "doorKey" in body
+
+    await until(admitted, seconds=60, what="an admission")
+    return Holder(holder.address, holder.token, holder.session, body["doorKey"])
+
+
+async def fill(lab: Lab, room: str, *, inside: int, waiting: int) -> tuple[list[Holder], list[Holder]]:
+    """``inside`` sessions, then ``waiting`` tickets with nobody let in any more."""
+    operator = Operator(lab)
+    await operator.save(room, ratePerMinute=100_000, sessionTtlSec=7200)
+    async with httpx.AsyncClient(base_url=lab.server.url, trust_env=False, timeout=30) as client:
+        joined = [(await _join(client, room, n))[0] for n in range(inside)]
+        entered = [await _enter(client, room, holder) for holder in joined]
+        await operator.save(room, ratePerMinute=0)
+        line = [(await _join(client, room, inside + n))[0] for n in range(waiting)]
+    return entered, line
+
+
+async def lengthen(lab: Lab, room: str, more: int) -> tuple[float, float]:
+    """Put ``more`` tickets behind the line through the journal; (seconds of the rebuild, bytes each in Valkey)."""
+    operator = Operator(lab)
+    before = await operator.read(room)
+    first = before["lastTicket"] + 1
+    used = await _valkey_bytes(lab)
+    connection = await asyncpg.connect(lab.stores.database_url)
+    try:
+        gen, seq = await connection.fetchrow("SELECT gen, seq FROM room_heads WHERE room = $1 ORDER BY gen DESC", room)
+        now = int(time.time() * 1000)
+        rows = (
+            (room, gen, seq + 1 + i, int(FactType.JOINED), 1, now, encode_body(_joined(first + i))) for i in range(more)
+        )
+        async with connection.transaction():
+            await connection.copy_records_to_table(
+                "events", records=rows, columns=["room", "gen", "seq", "type", "lv", "at", "body"]
+            )
+            await connection.execute(
+                "UPDATE room_heads SET seq = seq + $2 WHERE room = $1 AND gen = $3", room, more, gen
+            )
+    finally:
+        await connection.close()
+    start = time.monotonic()
+
+    async def rebuilt() -> bool:
+        return (await operator.read(room)).get("waiting") == before["waiting"] + more
+
+    await until(rebuilt, seconds=300, what="the rebuild")
+    took = time.monotonic() - start
+    return took, (await _valkey_bytes(lab) - used) / more
+
+
+def _joined(ticket: int) -> Joined:
+    # 0.3 addresses a ticket, as in a crowd of homes, offices and phones
+    home = (ticket * 2654435761 % 2**32 % 300_000).to_bytes(8, "little")
+    return Joined(ticket, bytes(16), home, *(secrets.token_bytes(16) for _ in range(3)))
+
+
+async def _valkey_bytes(lab: Lab) -> int:
+    import redis.asyncio as redis
+
+    client = redis.from_url(lab.stores.valkey_url)
+    try:
+        return int((await client.info("memory"))["used_memory"])
+    finally:
+        await client.aclose()
+
+
+async def bytes_of_real_joins(lab: Lab, room: str, count: int) -> float:
+    """Bytes in Valkey for each of ``count`` tickets given by real joins: the check on the rebuilt million."""
+    from bench import shapes
+    from bench.client import drive
+
+    await Operator(lab).save(room, ratePerMinute=0)
+    used = await _valkey_bytes(lab)
+    streams = [itertools.islice(stream, count // 50) for stream in shapes.joins(lab.server.port, room, 50)]
+    result = await drive("127.0.0.1", lab.server.port, streams, 300)
+    if set(result.statuses) != {200}:
+        raise RuntimeError(f"joins failed: {dict(result.statuses)}")
+    return (await _valkey_bytes(lab) - used) / (count // 50 * 50)
