@@ -1,0 +1,74 @@
+"""What the admin API keeps in Valkey besides rooms: failed sign-ins, one-use stream tickets, signed-out sessions.
+
+All of it is short-lived and shared by every process that uses this Valkey. One-time secrets are kept as SHA-256 only,
+so that a copy of the store opens nothing (ADM-301). The keys share one hash tag, so that they lie in one slot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+FAILURE_WINDOW_MS: Final = 60_000
+
+_COUNT_FAILURES: Final = """
+local n = tonumber(redis.call('GET', KEYS[1]) or '0')
+if ARGV[1] == '1' then
+  n = redis.call('INCR', KEYS[1])
+  if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+end
+return {n, redis.call('PTTL', KEYS[1])}
+"""
+"""Reading and counting are the same call, so that neither its time nor its kind tells a right key from a wrong one.
+
+Keys: the address' counter. Args: 1 to count, 0 to look; window in ms. Returns: failures, ms left (-2 = none).
+"""
+
+
+class Commands(Protocol):
+    """The one method of the Valkey client that is used here."""
+
+    async def execute(self, *args: Any) -> Any:
+        """Run one command; StorageUnavailable when Valkey cannot be reached."""
+
+
+class AdminStore:
+    """Typed access to these keys. Every method raises StorageUnavailable when Valkey cannot be reached."""
+
+    def __init__(self, valkey: Commands, prefix: str) -> None:
+        """``prefix``: VALKEY_PREFIX."""
+        self._valkey = valkey
+        self._base = f"{prefix}{{admin}}:"
+
+    async def failures(self, address: bytes, *, count: bool) -> tuple[int, int]:
+        """Failed sign-ins of ``address`` in its window, this one included if ``count``, and the ms left of it."""
+        key = f"{self._base}fail:{address.hex()}"
+        number, left_ms = await self._valkey.execute("EVAL", _COUNT_FAILURES, 1, key, int(count), FAILURE_WINDOW_MS)
+        return int(number), max(0, int(left_ms))
+
+    async def put_ticket(self, ticket: str, value: bytes, ttl_ms: int) -> None:
+        """Keep ``value`` for the one use of ``ticket``."""
+        await self._valkey.execute("SET", self._ticket_key(ticket), value, "PX", ttl_ms)
+
+    async def take_ticket(self, ticket: str) -> bytes | None:
+        """The value of ``ticket``, which is thereby used up; None when there is none."""
+        value = await self._valkey.execute("GETDEL", self._ticket_key(ticket))
+        return value.encode() if isinstance(value, str) else value
+
+    async def revoke_session(self, session_id: str, ttl_ms: int) -> None:
+        """Remember for ``ttl_ms`` that a session was signed out."""
+        await self._valkey.execute("SET", self._session_key(session_id), 1, "PX", max(1, ttl_ms))
+
+    async def revoked_sessions(self, session_ids: Sequence[str]) -> set[str]:
+        """Those of ``session_ids`` that were signed out; one trip."""
+        if not session_ids:
+            return set()
+        found = await self._valkey.execute("MGET", *map(self._session_key, session_ids))
+        return {session_id for session_id, mark in zip(session_ids, found, strict=True) if mark is not None}
+
+    def _ticket_key(self, ticket: str) -> str:
+        return f"{self._base}sse:{hashlib.sha256(ticket.encode()).hexdigest()}"
+
+    def _session_key(self, session_id: str) -> str:
+        return f"{self._base}out:{session_id}"

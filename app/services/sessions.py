@@ -1,0 +1,158 @@
+"""Console sessions and the one-use tickets of the event stream.
+
+A session is a signed cookie: it proves the signing secret, and by a second HMAC the secret of its holder, so that
+neither alone can make one (ADM-295). What the server keeps is only which sessions were signed out. Not here: who may
+sign in (access.py), HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from app.core.secret import Secret
+from app.domain.keyring import Keyring, MacKey, Purpose
+from app.domain.principal import OWNER_BY_KEY, Kind, Principal, Via
+from app.domain.tokens import MAX_FUTURE_MS, Cause, SignedTokens
+from app.infrastructure.admin_store import AdminStore
+
+SESSION_MS: Final = 12 * 3600 * 1000
+"""Life of a session from sign-in; it does not slide (ADM-063)."""
+TICKET_MS: Final = 30_000
+COOKIES_MAX: Final = 4
+"""Cookies of one name that are tried: two paths make two, the rest is somebody playing."""
+SIGNED_OUT_MAX: Final = 10_000
+_SCOPE: Final = "session"
+
+
+class Bad(Enum):
+    """Why no session of a request is good."""
+
+    OVER = "over"
+    """Well made, but expired or signed out: nobody's guess (ADM-052)."""
+    FORGED = "forged"
+    """Signature or holder's proof does not fit: counted as a failed sign-in (ADM-053)."""
+
+
+class Sessions:
+    """Makes, reads and ends sessions; makes and redeems stream tickets."""
+
+    def __init__(self, *, keyring: Keyring, admin_key: Secret, store: AdminStore, now: Callable[[], int]) -> None:
+        """``now``: wall clock in epoch ms."""
+        self._signed = SignedTokens(keyring, Purpose.SESSION)
+        self._holder_keys = _holder_keys(keyring, admin_key)
+        self._store = store
+        self._now = now
+        self._signed_out: dict[str, int] = {}
+
+    def begin(self, holder: Principal) -> tuple[str, Principal]:
+        """Value of the cookie of a new session, and its principal."""
+        now = self._now()
+        session_id = secrets.token_urlsafe(16)
+        payload = {
+            "scope": _SCOPE,
+            "sid": session_id,
+            "who": str(holder.kind),
+            "iat": now,
+            "exp": now + SESSION_MS,
+            "bind": _bind(self._holder_keys[0], session_id),
+        }
+        session = holder.through(Via.SESSION, session_id=session_id, expires_at=now + SESSION_MS)
+        return self._signed.sign(payload), session
+
+    async def find(self, cookies: Sequence[str]) -> Principal | Bad:
+        """The first good session among cookie values (ADM-075).
+
+        StorageUnavailable when it cannot be confirmed that the session was not signed out (ADM-042).
+        """
+        worst = Bad.OVER
+        for value in cookies[:COOKIES_MAX]:
+            session = self._read(value)
+            if isinstance(session, Bad):
+                worst = Bad.FORGED if session is Bad.FORGED else worst
+            elif not await self.ended([session]):
+                return session
+        return worst
+
+    async def end(self, cookies: Sequence[str]) -> tuple[list[str], bool]:
+        """Sign out every session among cookie values; the ids, and whether a forged one was among them.
+
+        Returns only when the store has taken it; StorageUnavailable otherwise (ADM-284).
+        """
+        read = [self._read(value) for value in cookies[:COOKIES_MAX]]
+        sessions = [session for session in read if not isinstance(session, Bad)]
+        for session in sessions:
+            await self._store.revoke_session(session.session_id, (session.expires_at or 0) - self._now())
+            self.note_signed_out(session.session_id)
+        return [session.session_id for session in sessions], Bad.FORGED in read
+
+    def note_signed_out(self, session_id: str) -> None:
+        """Remember a sign-out heard of, so that it holds even if Valkey loses its data (ADM-070)."""
+        now = self._now()
+        if len(self._signed_out) >= SIGNED_OUT_MAX:
+            self._signed_out = {known: end for known, end in self._signed_out.items() if end > now}
+        if len(self._signed_out) < SIGNED_OUT_MAX:
+            self._signed_out[session_id] = now + SESSION_MS
+
+    async def ended(self, principals: Iterable[Principal]) -> set[str]:
+        """Ids of those sessions that expired or were signed out; one trip for all."""
+        now = self._now()
+        sessions = [principal for principal in principals if principal.session_id]
+        over = {p.session_id for p in sessions if (p.expires_at or 0) <= now or p.session_id in self._signed_out}
+        return over | await self._store.revoked_sessions([p.session_id for p in sessions if p.session_id not in over])
+
+    async def make_ticket(self, principal: Principal) -> str:
+        """A stream ticket with the rights of ``principal``: 32 random bytes as 43 characters (ADM-084 … ADM-089)."""
+        ticket = secrets.token_urlsafe(32)
+        await self._store.put_ticket(ticket, json.dumps(principal.to_json()).encode(), TICKET_MS)
+        return ticket
+
+    async def redeem(self, ticket: str) -> Principal | None:
+        """The holder of a ticket, which is used up by this; None when there is none, or his session has ended."""
+        if len(ticket) != 43 or not ticket.isascii():
+            return None
+        value = await self._store.take_ticket(ticket)
+        if value is None:
+            return None
+        principal = Principal.from_json(json.loads(value))
+        return None if await self.ended([principal]) else principal
+
+    def _read(self, value: str) -> Principal | Bad:
+        payload = self._signed.open(value)
+        if isinstance(payload, Cause) or not _is_session(payload):
+            return Bad.FORGED
+        proofs = [hmac.compare_digest(payload["bind"], _bind(key, payload["sid"])) for key in self._holder_keys]
+        if not any(proofs):
+            return Bad.FORGED
+        now = self._now()
+        if payload["iat"] > now + MAX_FUTURE_MS or not now < payload["exp"] <= payload["iat"] + SESSION_MS:
+            return Bad.OVER
+        return OWNER_BY_KEY.through(Via.SESSION, session_id=payload["sid"], expires_at=payload["exp"])
+
+
+def _is_session(payload: dict[str, Any]) -> bool:
+    """Exactly this kind of token, with every member of its type (ENG-292)."""
+    return (
+        payload.get("scope") == _SCOPE
+        and payload.get("who") == Kind.ADMIN_KEY
+        and all(isinstance(payload.get(name), str) and payload[name].isascii() for name in ("sid", "bind"))
+        and all(type(payload.get(name)) is int for name in ("iat", "exp"))
+        and 0 < len(payload["sid"]) <= 64
+        and not {"room", "ticket", "handle"} & payload.keys()
+    )
+
+
+def _holder_keys(keyring: Keyring, admin_key: Secret) -> list[MacKey]:
+    """Keys made from each signing secret and ADMIN_KEY, the present secret first (ADM-295)."""
+    purpose_keys = [keyring.v2_key(kid, Purpose.SESSION) for kid in keyring.kids]
+    holder = b"qm:session-holder\0" + admin_key.reveal().encode()
+    return [MacKey(key.sign(holder)) for key in purpose_keys if key is not None]
+
+
+def _bind(key: MacKey, session_id: str) -> str:
+    return base64.urlsafe_b64encode(key.sign(session_id.encode())).rstrip(b"=").decode()
