@@ -1,0 +1,144 @@
+"""Files of the pages: modules joined into one script, hashed, compressed once, served from memory.
+
+Belongs here: reading ``static/`` and ``locales/``, joining, hashing, the map from served name to bytes. Not here: HTTP
+(blueprints/visitor/assets.py), the document itself (waiting_page.py).
+
+Joining is no bundling: the modules of a page are concatenated in listed order inside one function, without their
+``import`` lines and ``export`` words, full-line comments and indentation. That needs three habits of the sources, which
+the joiner checks or the tests do: imports stand on one line at the top, top-level names are unique over the
+modules of a page, and no template literal runs over a line end.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.core.i18n import FALLBACK, LANGUAGES, LOCALES_DIR, load_locale
+
+STATIC_DIR: Final = Path(__file__).resolve().parents[2] / "static"
+
+WAITING_STYLES: Final = ("shared/fonts.css", "waiting/tokens.css", "waiting/waiting.css", "waiting/states.css")
+WAITING_MODULES: Final = (
+    "shared/text.js",
+    "shared/stream.js",
+    "waiting/estimate.js",
+    "waiting/storage.js",
+    "waiting/state.js",
+    "waiting/notify.js",
+    "waiting/describe.js",
+    "waiting/view.js",
+    "waiting/main.js",
+)
+"""Modules of the waiting page, each after those that it imports."""
+
+FONTS: Final = ("geist-latin.woff2", "geist-latin-ext.woff2", "geist-mono-latin.woff2", "geist-mono-latin-ext.woff2")
+
+_HASH_LENGTH: Final = 22
+_BLOCK_COMMENT: Final = re.compile(r"^[ \t]*/\*.*?\*/[ \t]*\n?", re.MULTILINE | re.DOTALL)
+_DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One served file. ``gzipped`` is None where compression gains nothing (fonts)."""
+
+    name: str
+    """Name in its folder, with the hash where it has one: ``waiting-<hash>.css``."""
+    media_type: str
+    body: bytes
+    gzipped: bytes | None = None
+
+
+def content_hash(body: bytes) -> str:
+    """First 22 characters of the base64url SHA-256 of a file (VIS-105, PAG-164)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")[:_HASH_LENGTH]
+
+
+def compress(body: bytes) -> bytes:
+    """Gzip without a time stamp, so that every instance of a build makes the same bytes (PAG-169)."""
+    return gzip.compress(body, 9, mtime=0)
+
+
+def bare_lines(source: str) -> str:
+    """``source`` without full-line comments, blank lines and indentation."""
+    lines = (line.strip() for line in _BLOCK_COMMENT.sub("", source).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
+def join_modules(sources: Iterable[str], *, prelude: str = "") -> str:
+    """Join ES modules into one classic script. Raises ``ValueError`` if two of them declare the same top-level name."""
+    declared: set[str] = set()
+    parts = [prelude]
+    for source in sources:
+        names = _DECLARED.findall(source)
+        twice = declared.intersection(names)
+        if twice:
+            raise ValueError(f"declared by two modules of one page: {', '.join(sorted(twice))}")
+        declared.update(names)
+        lines = (line for line in bare_lines(source).splitlines() if not line.startswith("import "))
+        parts.append("\n".join(line.removeprefix("export ") for line in lines))
+    return "(()=>{'use strict';\n" + "\n".join(parts) + "\n})();\n"
+
+
+class Assets:
+    """The page files of this build, read and compressed once at start."""
+
+    def __init__(self, *, static_dir: Path = STATIC_DIR, locales_dir: Path = LOCALES_DIR) -> None:
+        self._static = static_dir
+        self._locales = locales_dir
+        self._files: dict[str, Asset] = {}
+        self.fonts: dict[str, Asset] = self._read_fonts()
+        self.css = self._add("waiting", "css", "text/css; charset=utf-8", self._style())
+        self.js = self._add("waiting", "js", "text/javascript; charset=utf-8", self._script())
+        self.icon = self._add("waiting", "svg", "image/svg+xml", self.source("waiting/icon.svg"))
+        self.icon_turn = self._add("waiting", "svg", "image/svg+xml", self.source("waiting/icon-turn.svg"))
+        self.languages = {
+            lang: self._add("waiting", f"{lang}.json", "application/json; charset=utf-8", self._texts(lang))
+            for lang in LANGUAGES
+            if lang != FALLBACK
+        }
+        """URL of each language that is not in the script."""
+
+    def get(self, name: str) -> Asset | None:
+        """File served as ``/assets/<name>``, or None: not of this build."""
+        return self._files.get(name)
+
+    def source(self, path: str) -> str:
+        """Text of a file under ``static/``."""
+        return (self._static / path).read_text(encoding="utf-8")
+
+    def guard(self) -> str:
+        """The inline script of the document, ready to be put between its tags."""
+        return bare_lines(self.source("waiting/guard.js"))
+
+    def _add(self, page: str, suffix: str, media_type: str, text: str) -> str:
+        body = text.encode("utf-8")
+        asset = Asset(f"{page}-{content_hash(body)}.{suffix}", media_type, body, compress(body))
+        self._files[asset.name] = asset
+        return f"/assets/{asset.name}"
+
+    def _style(self) -> str:
+        return "\n".join(bare_lines(self.source(path)) for path in WAITING_STYLES)
+
+    def _script(self) -> str:
+        prelude = f"const EN={self._texts(FALLBACK)};"
+        return join_modules((self.source(path) for path in WAITING_MODULES), prelude=prelude)
+
+    def _texts(self, lang: str) -> str:
+        texts = load_locale("waiting", lang, folder=self._locales)
+        return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+
+    def _read_fonts(self) -> dict[str, Asset]:
+        folder = self._static / "fonts"
+        fonts = {name: Asset(name, "font/woff2", (folder / name).read_bytes()) for name in FONTS}
+        licence = (folder / "LICENSE.txt").read_bytes()
+        fonts["LICENSE.txt"] = Asset("LICENSE.txt", "text/plain; charset=utf-8", licence)
+        return fonts

@@ -1,0 +1,79 @@
+"""The waiting page of a room: rendered and compressed once per copy of the room, sent from memory.
+
+Belongs here: the document, its entity tag, its Content-Security-Policy. Not here: anything about a single visitor; the
+page is the same for everybody (VIS-089, PAG-095) and learns who it serves from ``/api/join``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.domain.room import Room
+from app.services.assets import Assets, bare_lines, compress, content_hash
+
+_MEMO: Final = "waiting_page"
+_ORIGIN: Final = re.compile(r"https?://(?:\*\.)?[A-Za-z0-9_.-]+(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::\d{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPage:
+    """One document in its two encodings, with the headers that belong to it."""
+
+    body: bytes
+    gzipped: bytes
+    etag: str
+    """Weak entity tag, the same for both encodings."""
+    csp: str
+
+
+class WaitingPage:
+    """Renders ``static/waiting/waiting.html`` for rooms."""
+
+    def __init__(self, *, assets: Assets) -> None:
+        guard = assets.guard()
+        fixed = {
+            "guard": guard,
+            "css": assets.css,
+            "js": assets.js,
+            "icon": assets.icon,
+            "icon_turn": assets.icon_turn,
+            **assets.languages,
+        }
+        self._template = _fill(bare_lines(assets.source("waiting/waiting.html")), fixed)
+        digest = base64.b64encode(hashlib.sha256(guard.encode("utf-8")).digest()).decode("ascii")
+        self._policy = (
+            f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; font-src 'self'; "
+            "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+        )
+
+    def render(self, room: Room) -> RenderedPage:
+        """The page of ``room``; made at the first call for this copy of it and kept with the copy."""
+        page = room.compiled.get(_MEMO)
+        if not isinstance(page, RenderedPage):
+            page = room.compiled[_MEMO] = self._render(room)
+        return page
+
+    def _render(self, room: Room) -> RenderedPage:
+        values = {"room": escape(room.id), "name": escape(room.config.name)}
+        body = _fill(self._template, values).encode("utf-8")
+        csp = " ".join([self._policy, *_framers(room)])
+        tag = content_hash(body + csp.encode("ascii"))
+        return RenderedPage(body, compress(body), f'W/"{tag}"', csp)
+
+
+def _framers(room: Room) -> list[str]:
+    """Origins that may show the page in a frame: those that the room's own settings name (PAG-105)."""
+    target = urlsplit(room.config.target_url)
+    named = [f"{target.scheme}://{target.netloc}", *room.config.return_origins, *(room.config.tag_origins or ())]
+    return list(dict.fromkeys(origin for origin in named if _ORIGIN.fullmatch(origin)))
+
+
+def _fill(template: str, values: dict[str, str]) -> str:
+    """Put values into ``{{name}}`` places in one pass: a value that looks like a place stays what it is."""
+    return re.sub(r"{{(\w+)}}", lambda match: values.get(match[1], match[0]), template)

@@ -1,0 +1,60 @@
+"""Files of the waiting page: ``/assets/waiting-<hash>.*``, ``/fonts/*``, ``/favicon.ico``, ``/robots.txt``.
+
+All of them answer from memory, without any store (VIS-211). Source: VIS-105 … VIS-108, PAG-164 … PAG-192.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic import Blueprint, HTTPResponse, Request
+from sanic.response import empty, text
+
+from app.services.assets import Asset, Assets
+from app.services.module_tree import accepts_gzip
+
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+WEEK: Final = "public, max-age=604800"
+
+bp = Blueprint("visitor_assets")
+
+
+@bp.route("/assets/<name:str>", methods=["GET", "HEAD"], name="asset")
+async def asset(request: Request, name: str) -> HTTPResponse:
+    """A hashed file of this build; an unknown hash is a 404 that nobody may keep."""
+    assets: Assets = request.app.ctx.qm.assets
+    return send(request, assets.get(name), IMMUTABLE)
+
+
+@bp.route("/fonts/<name:str>", methods=["GET", "HEAD"], name="font")
+async def font(request: Request, name: str) -> HTTPResponse:
+    """One of the four fonts or their licence, never compressed again."""
+    assets: Assets = request.app.ctx.qm.assets
+    return send(request, assets.fonts.get(name), WEEK)
+
+
+@bp.route("/favicon.ico", methods=["GET", "HEAD"], name="favicon")
+async def favicon(_request: Request) -> HTTPResponse:
+    """Nothing: the pages name their own icons (PAG-183)."""
+    return empty(headers={"Cache-Control": WEEK})
+
+
+@bp.route("/robots.txt", methods=["GET", "HEAD"], name="robots")
+async def robots(_request: Request) -> HTTPResponse:
+    """No page of this host is for a search engine (PAG-183)."""
+    return text("User-agent: *\nDisallow: /\n", headers={"Cache-Control": WEEK, "X-Content-Type-Options": "nosniff"})
+
+
+def send(request: Request, file: Asset | None, cache_control: str) -> HTTPResponse:
+    """The file in the best encoding the client takes, or a 404 with ``no-store``."""
+    headers = {"X-Content-Type-Options": "nosniff"}
+    if file is None:
+        return text("Not found", status=404, headers={**headers, "Cache-Control": "no-store"})
+    headers["Cache-Control"] = cache_control
+    body = file.body
+    if file.gzipped is not None:
+        headers["Vary"] = "Accept-Encoding"
+        if accepts_gzip(request.headers.get("accept-encoding", "")):
+            headers["Content-Encoding"] = "gzip"
+            body = file.gzipped
+    return HTTPResponse(body, headers=headers, content_type=file.media_type)

@@ -1,0 +1,272 @@
+import { createFeed, retryAfter } from '../shared/stream.js';
+import { speak, t } from '../shared/text.js';
+import { describe } from './describe.js';
+import { askToTell, tell, wantSound } from './notify.js';
+import { initial, reduce } from './state.js';
+import { keep, meta, recall, remember, room, root, TOKEN } from './storage.js';
+import { $, draw, label, pulse, speakOf } from './view.js';
+
+// Joins, listens, moves on: the only file that speaks to the server and to the person.
+
+const query = new URLSearchParams(location.search);
+const MOVES = 3;
+
+let model = initial(Date.now(), meta());
+let joined = false;
+let cookieless = !navigator.cookieEnabled;
+let rejoins = [];
+let reason;
+let failures = 0;
+let moving = false;
+let ready = false;
+
+const paint = () => {
+  if (!ready) return;
+  const now = Date.now();
+  const said = describe(model, now);
+  const was = document.body.className;
+  draw(model, said);
+  speakOf(model, said, now);
+  const turned = /turn/.test(said.css) && !/turn/.test(was);
+  document.querySelector('[rel=icon]').href = /turn/.test(said.css) ? root.dataset.turn : icon;
+  document.querySelector('[name=theme-color]').content = getComputedStyle(document.body).backgroundColor;
+  if (turned) {
+    $('go').focus();
+    tell(said.name);
+  }
+};
+const icon = document.querySelector('[rel=icon]').href;
+
+const tick = event => {
+  model = reduce(model, event);
+  remember({ ticket: model.ticket, first: model.first, notice: model.notice });
+  paint();
+};
+
+// ---- asking -------------------------------------------------------------------------------------------------------
+
+const call = async (path, init) => {
+  const control = new AbortController();
+  const deadline = setTimeout(() => control.abort(), 10000);
+  try {
+    const response = await fetch(path, { cache: 'no-store', signal: control.signal, ...init });
+    return { status: response.status, after: retryAfter(response), body: await response.json() };
+  } catch {
+    return { status: 0, after: 0, body: {} };
+  } finally {
+    clearTimeout(deadline);
+  }
+};
+
+const post = (path, body) =>
+  call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+
+/** Address with room, return page and, only in a browser that returns no cookie, the token. */
+const address = path => {
+  const wanted = new URLSearchParams({ room });
+  if (query.get('qm_return')) wanted.set('return', query.get('qm_return'));
+  if (cookieless && recall(TOKEN)) wanted.set('token', recall(TOKEN));
+  return `${path}?${wanted}`;
+};
+
+/** Wait before the next try: what the server asked for and up to a fifth more, else 5 s growing to 60 s. */
+const delay = after => (after || Math.min(50000, 5000 * 2 ** failures)) * (1 + Math.random() / 5);
+
+const refusal = ({ status, after, body }) => {
+  const wait = delay(after);
+  const retryAt = Date.now() + wait;
+  failures += 1;
+  const screen = { queue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
+  if (status === 404 && body.code === 'no_room') end('noRoom');
+  else if (screen) tick({ type: 'refused', screen, retryAt });
+  else tick({ type: 'lost', offline: !navigator.onLine, retryAt });
+  return { stream: false, ms: wait };
+};
+
+const end = type => {
+  feed.stop();
+  joined = false;
+  tick({ type });
+};
+
+/** The place is over or unknown: what to do about it. True: ask anew at once. */
+const gone = ({ reason: word, rejoin }) => {
+  if (!rejoin) {
+    end('cleared');
+    return false;
+  }
+  // The place was given a moment ago and no token arrived with the question: this browser returns no cookie.
+  if (word === 'new' && joined && !cookieless && recall(TOKEN)) {
+    cookieless = true;
+    return true;
+  }
+  reason = word;
+  const now = Date.now();
+  rejoins = [...rejoins.filter(at => now - at < 60000), now];
+  // Joined again and again in vain: cookies are the likely reason, and more joins would only use up places.
+  if (rejoins.length > 3) {
+    end('cookies');
+    return false;
+  }
+  joined = false;
+  return true;
+};
+
+/** Take a visitor state, from wherever it came. True: ask anew at once. */
+const accept = (view, notice) => {
+  failures = 0;
+  if (view.token) keep(TOKEN, view.token);
+  if (view.state === 'gone') return gone(view);
+  const before = model;
+  tick({ type: 'answer', view, at: Date.now(), notice });
+  if (model !== before) pulse();
+  follow();
+  return false;
+};
+
+const ask = async () => {
+  const joining = !joined;
+  const result = joining
+    ? await post('/api/join', { roomId: room, token: recall(TOKEN) || undefined, returnUrl: query.get('qm_return') || undefined })
+    : await call(address('/api/status'));
+  if (result.status !== 200) return refusal(result);
+  const view = result.body;
+  joined = true;
+  // Why an earlier ticket was not continued: never as if newly arrived.
+  const why = [view.reason, reason].find(word => word && word !== 'new');
+  const anew = accept(view, joining && view.created ? why : null);
+  if (joining) reason = '';
+  return { stream: !anew, ms: anew ? 0 : (view.pollMs || 5000) * (1 - Math.random() / 10) };
+};
+
+const feed = createFeed({ ask, url: () => address('/events'), onFrame: view => accept(view) && feed.anew() });
+
+// ---- moving on ----------------------------------------------------------------------------------------------------
+
+const follow = async () => {
+  const { screen } = model;
+  if (moving || model.loop || !/turn|go/.test(screen)) return;
+  moving = true;
+  const shown = Date.now();
+  if (screen === 'turn') {
+    // Marks the holder as told before he is sent away (VIS-097). Without an answer the pass in hand is still good.
+    const { status, body } = await call(address('/api/status'));
+    if (status === 200 && accept(body)) {
+      moving = false;
+      feed.anew();
+      return;
+    }
+  }
+  setTimeout(move, Math.max(0, (screen === 'turn' ? 600 : 0) + shown - Date.now()));
+};
+
+const move = () => {
+  const now = Date.now();
+  const moves = (meta().moves || []).filter(at => now - at < 60000);
+  if (!/turn|go/.test(model.screen)) moving = false;
+  else if (moves.length > MOVES) tick({ type: 'loop' });
+  else {
+    remember({ moves: [...moves, now] });
+    location.replace($('go').href);
+  }
+};
+
+// ---- the person ---------------------------------------------------------------------------------------------------
+
+const restart = () => {
+  tick({ type: 'restart', at: Date.now() });
+  rejoins = [];
+  feed.start();
+  $('h1').focus();
+};
+
+const leave = async () => {
+  const { status } = await post('/api/leave', { roomId: room, token: recall(TOKEN) || undefined });
+  if (status !== 200) return;
+  keep(TOKEN, '');
+  askLeave(false);
+  end('left');
+  $('h1').focus();
+};
+
+const askLeave = asking => {
+  $('ask').hidden = !asking;
+  $('leave').classList.toggle('gone', asking);
+  (asking ? $('leaveNo') : $('leave')).focus();
+};
+
+const copy = async () => {
+  try {
+    await navigator.clipboard.writeText($('ref').textContent);
+  } catch {
+    // No clipboard without https: the text is selected, and the old command takes it from there.
+    getSelection().selectAllChildren($('ref'));
+    document.execCommand('copy');
+  }
+  $('refKey').textContent = $('say').textContent = t('copied');
+  setTimeout(() => { $('refKey').textContent = t('reference'); }, 2000);
+};
+
+const dark = () => root.dataset.theme === 'dark';
+
+const translate = async lang => {
+  let table = EN;
+  try {
+    if (lang === 'th') table = await (await fetch(root.dataset.th)).json();
+    speak(lang, table);
+  } catch {
+    // The other language did not come: English is in the page.
+  }
+  ready = true;
+  label(dark());
+  paint();
+};
+
+const firstLanguage = () =>
+  recall('qm_lang') || (navigator.languages || []).map(tag => tag.slice(0, 2)).find(tag => /en|th/.test(tag)) || 'en';
+
+const on = (id, act, type = 'click') => $(id).addEventListener(type, act);
+
+on('lang', event => {
+  keep('qm_lang', event.target.value);
+  translate(event.target.value);
+}, 'change');
+on('theme', () => {
+  root.dataset.theme = dark() ? 'light' : 'dark';
+  keep('qm_theme', root.dataset.theme);
+  label(dark());
+  paint();
+});
+on('dismiss', () => {
+  tick({ type: 'dismissed' });
+  $('h1').focus();
+});
+on('tellButton', () => askToTell().then(paint));
+on('soundBox', event => wantSound(event.target.checked), 'change');
+on('now', () => feed.now());
+on('again', () => (/refused|Full/.test(model.screen) ? feed.now() : restart()));
+on('copy', copy);
+on('storesButton', () => {
+  $('stores').hidden = !$('stores').hidden;
+  $('storesButton').setAttribute('aria-expanded', !$('stores').hidden);
+});
+on('leave', () => askLeave(true));
+on('leaveNo', () => askLeave(false));
+on('leaveYes', leave);
+
+matchMedia('(prefers-color-scheme:dark)').addEventListener('change', event => {
+  if (recall('qm_theme')) return;
+  root.dataset.theme = event.matches ? 'dark' : 'light';
+  label(dark());
+});
+document.addEventListener('visibilitychange', () => document.hidden || feed.now());
+addEventListener('online', () => feed.now());
+addEventListener('pageshow', event => {
+  if (!event.persisted) return;
+  moving = false;
+  feed.now();
+});
+
+setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen)) && paint(), 1000);
+translate(firstLanguage());
+feed.start();

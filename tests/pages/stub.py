@@ -1,0 +1,156 @@
+"""A small stand-in for the visitor API, over real HTTP, around the real page blueprints.
+
+``python -m tests.pages.stub PORT`` serves the waiting page, its files, and canned visitor states. A test says what the
+next answers are with ``POST /stub`` (see ``Script``). It knows nothing of queues: what the answers of the real server
+look like is proven elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from sanic import HTTPResponse, Request, Sanic
+from sanic.response import empty, html
+
+from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.budget import Budget
+from app.domain.room import Room, RoomConfig
+from app.services.assets import Assets
+from app.services.waiting_page import WaitingPage
+from blueprints.visitor import assets, pages
+
+ROOMS = {"shop": "Shop", "evil": '<script>alert("x")</script>'}
+
+
+@dataclass
+class Script:
+    """What the stub answers. ``join`` and ``status``: {"status", "body", "headers"}; ``events``: one of "on", "mute"
+    (opens and never sends a frame), or a refusal's {"status", "headers"}; ``delay``: seconds before each answer."""
+
+    join: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)
+    events: Any = "on"
+    version: int = 0
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+
+def room(room_id: str) -> Room:
+    """A room as the directory keeps it."""
+    config = RoomConfig(RoomId(room_id), ROOMS[room_id], "http://127.0.0.1/landed")
+    return Room(config, Generation(1), bytes(16), 1, EpochMs(0), EpochMs(0))
+
+
+class Rooms:
+    """Room directory of the stub."""
+
+    def __init__(self) -> None:
+        self._rooms = {room_id: room(room_id) for room_id in ROOMS}
+
+    def get(self, room_id: str) -> Room | None:
+        return self._rooms.get(room_id)
+
+    async def refresh(self, _room_id: str) -> Room | None:
+        return None
+
+
+class Limiter:
+    """Counts down one budget for everybody."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def take(self, _group: str, _key: bytes, limit: int) -> Budget:
+        self.used += 1
+        left = limit - self.used
+        return Budget(left >= 0, limit, max(0, left), 12, 0 if left >= 0 else 12)
+
+
+def build() -> Sanic[Any, Any]:
+    """The stub's app."""
+    app: Sanic[Any, Any] = Sanic("waiting_stub", configure_logging=False)
+    page_files = Assets()
+    script = Script()
+    app.ctx.qm = SimpleNamespace(
+        assets=page_files,
+        waiting_page=WaitingPage(assets=page_files),
+        rooms=Rooms(),
+        limiter=Limiter(),
+        settings=SimpleNamespace(waiting_limit_per_min=120),
+    )
+    app.blueprint(pages.bp)
+    app.blueprint(assets.bp)
+
+    @app.on_request
+    async def client(request: Request) -> None:
+        request.ctx.client = SimpleNamespace(key=b"\x7f\0\0\1")
+
+    def canned(answer: dict[str, Any]) -> HTTPResponse:
+        body = json.dumps(answer.get("body", {}))
+        headers = {"Cache-Control": "no-store", **answer.get("headers", {})}
+        return HTTPResponse(body, status=answer.get("status", 200), headers=headers, content_type="application/json")
+
+    def note(request: Request) -> None:
+        script.calls.append({"path": request.path, "query": request.query_string, "body": request.body.decode()})
+
+    @app.post("/stub")
+    async def configure(request: Request) -> HTTPResponse:
+        for name, value in request.json.items():
+            if name == "used":
+                app.ctx.qm.limiter.used = value
+            else:
+                setattr(script, name, value)
+        script.version += 1
+        return empty()
+
+    @app.get("/stub")
+    async def recorded(_request: Request) -> HTTPResponse:
+        return HTTPResponse(json.dumps(script.calls), content_type="application/json")
+
+    @app.post("/api/join")
+    async def join(request: Request) -> HTTPResponse:
+        note(request)
+        return canned(script.join)
+
+    @app.get("/api/status")
+    async def status(request: Request) -> HTTPResponse:
+        note(request)
+        return canned(script.status)
+
+    @app.post("/api/leave")
+    async def leave(request: Request) -> HTTPResponse:
+        note(request)
+        return canned({"body": {"ok": True, "left": "waiting"}})
+
+    @app.get("/events")
+    async def events(request: Request) -> HTTPResponse | None:
+        note(request)
+        if isinstance(script.events, dict):
+            return canned(script.events)
+        headers = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
+        stream = await request.respond(content_type="text/event-stream; charset=utf-8", headers=headers)
+        seen = -1
+        while script.events in ("on", "mute"):
+            if script.events == "on" and seen != script.version:
+                seen = script.version
+                await stream.send(f"event: state\ndata: {json.dumps(script.status.get('body', {}))}\n\n")
+            await asyncio.sleep(0.02)
+        if script.events == "refresh":
+            script.events = "on"
+            await stream.send("event: refresh\ndata: {}\n\n")
+        await stream.eof()
+        return None
+
+    @app.get("/landed")
+    async def landed(_request: Request) -> HTTPResponse:
+        return html("<!doctype html><title>landed</title>")
+
+    return app
+
+
+if __name__ == "__main__":
+    build().run(host="127.0.0.1", port=int(sys.argv[1]), single_process=True, access_log=False, motd=False)
