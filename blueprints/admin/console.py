@@ -1,0 +1,162 @@
+"""The operator console's page and the modules it is made of (file 06 of the requirements, section 1).
+
+Belongs here: ``GET /``, ``/public/admin.html`` and the page's own assets. Not here: anything the page then asks of
+``/api/admin``. The page holds no secret and no figure, so it needs no credential (CON-002).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from sanic import Blueprint, HTTPResponse, Request
+
+from app.core.errors import NotFound
+from app.services.module_tree import ModuleTree, TreeFile, load_tree, pack
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BUDGET: Final = "console_page"
+"""Name of the page budget's table, counted apart from the waiting page's (VIS-080)."""
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+
+bp = Blueprint("console")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSite:
+    """Everything this blueprint sends, made once per process."""
+
+    page: TreeFile
+    etag: str
+    policy: str
+    """Value of ``Content-Security-Policy``."""
+    tree: ModuleTree
+
+
+@cache
+def console_site() -> ConsoleSite:
+    """Read, hash and compress the console; the same object for every call."""
+    tree = load_tree(
+        {
+            "console": [p for p in (ROOT / "static/console").iterdir() if p.suffix != ".html"],
+            "vendor": [p for p in (ROOT / "static/vendor").iterdir() if p.suffix != ".md"],
+            "locales": list((ROOT / "locales").glob("console.*.json")),
+        }
+    )
+    text = (
+        (ROOT / "static/console/console.html").read_text("utf-8").replace("{{base}}", f"/assets/console/{tree.digest}")
+    )
+    body = text.encode()
+    etag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
+    return ConsoleSite(page=pack(body, "text/html; charset=utf-8"), etag=etag, policy=policy_for(text), tree=tree)
+
+
+def policy_for(page: str) -> str:
+    """Content-Security-Policy of ``page``: this origin only, inline script only by hash (CON-004).
+
+    The one inline script is the import map, which browsers do not fetch from an address. Trusted Types forbid every
+    sink that would read a string as markup, so that no room name can become an element (CON-252).
+    """
+    inline = re.findall(r"<script[^>]*type=\"importmap\"[^>]*>(.*?)</script>", page, re.DOTALL)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in inline)
+    return (
+        f"default-src 'none'; script-src 'self' {hashes}; style-src 'self'; font-src 'self'; img-src 'self'; "
+        "connect-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+@bp.before_server_start
+async def _load(app: Any) -> None:
+    """Fail the start, not the first request, when a file of the console is missing."""
+    console_site()
+
+
+@bp.route("/", methods=["GET", "HEAD"], name="page")
+@bp.route("/public/admin.html", methods=["GET", "HEAD"], name="page_file")
+async def page(request: Request) -> HTTPResponse:
+    """The console page, the same bytes for everybody."""
+    limits, refusal = _spend(request)
+    if refusal:
+        return refusal
+    site = console_site()
+    headers = {
+        "Content-Security-Policy": site.policy,
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Robots-Tag": "noindex",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "private, no-cache",
+        "ETag": site.etag,
+        "Vary": "Accept-Encoding",
+        **limits,
+    }
+    if _matches(request.headers.get("if-none-match", ""), site.etag):
+        return HTTPResponse(status=304, headers=headers)
+    return _send(request, site.page, headers)
+
+
+@bp.route("/assets/console/<digest:str>/<name:path>", methods=["GET", "HEAD"], name="asset")
+async def asset(request: Request, digest: str, name: str) -> HTTPResponse:
+    """One module, style, text or licence of the page; any other digest than this build's is a 404."""
+    tree = console_site().tree
+    file = tree.files.get(name) if digest == tree.digest else None
+    if file is None:
+        raise NotFound
+    headers = {"Cache-Control": IMMUTABLE, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+    return _send(request, file, headers)
+
+
+def _send(request: Request, file: TreeFile, headers: dict[str, str]) -> HTTPResponse:
+    """The file, compressed where the client takes it."""
+    body, packed = file.encoded(request.headers.get("accept-encoding", ""))
+    if packed:
+        headers["Content-Encoding"] = "gzip"
+    return HTTPResponse(body, headers=headers, content_type=file.content_type)
+
+
+def _matches(if_none_match: str, etag: str) -> bool:
+    """Weak comparison of ``If-None-Match`` with the page's tag (RFC 9110, 13.1.2)."""
+    return if_none_match.strip() == "*" or etag in [t.strip().removeprefix("W/") for t in if_none_match.split(",")]
+
+
+def _spend(request: Request) -> tuple[dict[str, str], HTTPResponse | None]:
+    """Take one page view from the address's budget: headers of the answer, and the refusal if it is used up."""
+    qm, client = request.app.ctx.qm, request.ctx.client
+    limit = qm.settings.waiting_limit_per_min
+    if limit == 0:
+        return {}, None
+    budget = qm.limiter.take(BUDGET, client.key, limit)
+    headers = {
+        "X-RateLimit-Limit": str(budget.limit),
+        "X-RateLimit-Remaining": str(budget.remaining),
+        "X-RateLimit-Reset": str(budget.reset_sec),
+    }
+    return headers, None if budget.allowed else _refusal(request, headers, max(1, budget.reset_sec))
+
+
+def _refusal(request: Request, headers: dict[str, str], wait_sec: int) -> HTTPResponse:
+    """429: to a navigation a small page that loads itself again, to anything else plain text (VIS-079)."""
+    headers = {
+        **headers,
+        "Retry-After": str(wait_sec),
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    words = f"Too many page loads from this address. Trying again in {wait_sec} s."
+    if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "text/html" not in request.headers.get(
+        "accept", ""
+    ):
+        return HTTPResponse(words, status=429, headers=headers, content_type="text/plain; charset=utf-8")
+    headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+    body = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="{wait_sec}">'
+        f'<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        f"<title>Queue Manager</title><p>{words}</p></html>"
+    )
+    return HTTPResponse(body, status=429, headers=headers, content_type="text/html; charset=utf-8")

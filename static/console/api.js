@@ -1,0 +1,59 @@
+/** The admin API as this page speaks it: same origin, session cookie, CSRF header on every write (ADM-076). */
+
+const BASE = "/api/admin";
+
+/** Longest time a used control may stay under way (CON-045). */
+const TIMEOUT_MS = 10_000;
+
+/** A refusal of the server, or no answer at all (`status` 0, code `no_answer`). */
+export class ApiError extends Error {
+  constructor(status, body) {
+    super(body.error ?? "");
+    this.status = status;
+    this.code = body.code ?? "no_answer";
+    this.fields = body.fields ?? [];
+    this.retryAfterSec = body.retryAfterSec ?? null;
+  }
+}
+
+let onUnauthorized = () => {};
+
+/** Name the function that is called when a request other than a sign-in gets 401 (CON-021). */
+export function whenUnauthorized(act) {
+  onUnauthorized = act;
+}
+
+async function body(answer) {
+  try {
+    return await answer.json();
+  } catch {
+    return {};
+  }
+}
+
+/** Ask `path` below /api/admin; resolves with the answer's JSON, rejects with an ApiError. */
+export async function ask(method, path, payload) {
+  const headers = method === "GET" ? {} : { "X-QM-CSRF": "1", "Content-Type": "application/json" };
+  let answer;
+  try {
+    answer = await fetch(BASE + path, {
+      method,
+      headers,
+      body: payload === undefined ? undefined : JSON.stringify(payload),
+      cache: "no-store",
+      credentials: "same-origin",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+  } catch {
+    throw new ApiError(0, {});
+  }
+  if (answer.ok) return body(answer);
+  const refusal = await body(answer);
+  const seconds = Number(answer.headers.get("Retry-After"));
+  if (seconds > 0) refusal.retryAfterSec ??= seconds;
+  if (answer.status === 401 && path !== "/session") onUnauthorized();
+  throw new ApiError(answer.status, refusal);
+}
+
+/** Address of the event stream for a one-use ticket (ADM-084). */
+export const eventsAddress = (ticket) => `${BASE}/events?ticket=${encodeURIComponent(ticket)}`;

@@ -1,0 +1,41 @@
+/** The signed-in page: skip links, bar, totals, rooms, and what lies over them. */
+import { effect } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { html } from "./html.js";
+import { t } from "./i18n.js";
+import { number } from "./format.js";
+import { Header } from "./header.js";
+import { Strip } from "./strip.js";
+import { Totals } from "./totals.js";
+import { RoomList } from "./room_list.js";
+import { Toasts } from "./toasts.js";
+import { PanelHost } from "./dialogs.js";
+import { live, totals } from "./store.js";
+import { focusRooms } from "./keyboard.js";
+
+/** The tab's title carries the number waiting (CON-042). */
+function titled() {
+  return effect(() => {
+    const waiting = totals.value?.waiting;
+    document.title = waiting ? `(${number(waiting)}) Queue Manager` : "Queue Manager";
+  });
+}
+
+/** Greys every figure while frames do not come; nothing moves by it. */
+function marked() {
+  return effect(() => document.documentElement.toggleAttribute("data-old", !live.value.on));
+}
+
+export function Console() {
+  useEffect(titled, []);
+  useEffect(marked, []);
+  return html`
+    <a class="skip skip-page" href="#rooms" onClick=${focusRooms}>${t("skip.rooms")}</a>
+    <${Header} />
+    <${Totals} />
+    <${Strip} />
+    <main id="rooms" tabindex="-1" aria-label=${t("rooms")}><${RoomList} /></main>
+    <${Toasts} />
+    <${PanelHost} />
+  `;
+}

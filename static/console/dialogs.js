@@ -1,0 +1,143 @@
+/** Dialogs and sheets. The browser's own modal dialog makes the page behind inert and gives the focus back. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "./html.js";
+import { t } from "./i18n.js";
+import { focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
+import { dropPanel, panels } from "./panels.js";
+import { roomOf } from "./store.js";
+import { words } from "./toasts.js";
+import { alarm, cross } from "./icons.js";
+
+/** Every open panel, the newest on top. */
+export function PanelHost() {
+  return panels.value.map(({ id, component: Panel, props }) => html`<${Panel} key=${id} panelId=${id} ...${props} />`);
+}
+
+/** Where the focus goes when the button that opened a panel is gone (CON-215). */
+function keepFocus() {
+  const focused = document.activeElement;
+  if (!focused || focused === document.body) (document.querySelector("article h2") ?? { focus: focusRooms }).focus();
+}
+
+/** A room was deleted under its open panel: say so, and close on the next key (CON-054). */
+function Gone({ close }) {
+  useEffect(() => {
+    addEventListener("keydown", close, { once: true });
+    return () => removeEventListener("keydown", close);
+  }, []);
+  return html`<p class="gone" role="alert">${alarm()} ${t("room.gone")}</p>`;
+}
+
+/**
+ * Frame of a panel. `kind` is `box`, `form` or `sheet`; `mayClose` is asked before Escape, × or a press outside closes;
+ * `children` is a function of `close`, which always closes.
+ */
+export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true, label, children }) {
+  const box = useRef(null);
+  const pressedOutside = useRef(false);
+  const close = () => box.current?.close();
+  const leave = () => mayClose(close) && close();
+  useEffect(() => {
+    box.current.showModal();
+  }, []);
+  const closed = () => {
+    dropPanel(panelId);
+    queueMicrotask(keepFocus);
+  };
+  const onKeyDown = (event) => {
+    trapTab(event, box.current);
+    if (event.key !== "Escape") return;
+    /* Left to the browser, a second Escape would close without asking. */
+    event.preventDefault();
+    leave();
+  };
+  const gone = roomId !== undefined && roomOf(roomId).value === null;
+  return html`
+    <dialog class=${kind} ref=${box} aria-label=${label ?? title} onClose=${closed}
+      onCancel=${(event) => (event.preventDefault(), leave())}
+      onKeyDown=${onKeyDown}
+      onPointerDown=${(event) => (pressedOutside.current = event.target === box.current)}
+      onClick=${(event) => event.target === box.current && pressedOutside.current && leave()}>
+      <div class="panel">
+        ${kind !== "box" && html`
+          <header class="panel-head"><h2>${title}</h2>${sub && html`<p>${sub}</p>`}
+            <button type="button" class="button quiet panel-close" aria-label=${t("close")} onClick=${leave}>${cross()}<kbd>Esc</kbd></button></header>
+        `}
+        ${gone ? html`<${Gone} close=${close} />` : children(close)}
+      </div>
+    </dialog>
+  `;
+}
+
+/** What the server answered to the act of a dialog; two lines are kept for it. */
+const Refusal = ({ text }) => html`<p class="refusal" role="alert">${text && html`${alarm()}<span>${text}</span>`}</p>`;
+
+/**
+ * A question: the harmless button first and focused, the act under a verb. `run` does it and rejects with a refusal;
+ * `typed` is a text that must be typed before the act can be pressed; `bad` where people or settings are dropped.
+ */
+export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = false, typed = null, after = () => {} }) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const [text, setText] = useState("");
+  const start = async (close) => {
+    if (busy) return;
+    setBusy(true);
+    setProblem("");
+    try {
+      await run();
+      close();
+      after();
+    } catch (refusal) {
+      setProblem(words(refusal));
+      setBusy(false);
+    }
+  };
+  return html`
+    <${Panel} panelId=${panelId} kind="box" title=${title} roomId=${busy ? undefined : roomId}>
+      ${(close) => html`
+        <form onSubmit=${(event) => (event.preventDefault(), (typed === null || text === typed) && start(close))}>
+          <h2>${title}</h2>
+          <p class="box-body">${body}</p>
+          ${typed !== null && html`
+            <label class="box-typed">${t("delete.type")} <code>${typed}</code><input type="text" autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${(event) => setText(event.currentTarget.value)} /></label>
+          `}
+          <${Refusal} text=${problem} />
+          <div class="box-foot">
+            <button type="button" class="button" autofocus onClick=${close}>${keep}</button>
+            <button type="submit" class=${bad ? "fill-bad" : "fill"} aria-busy=${busy} disabled=${typed !== null && text !== typed} onKeyDown=${onePressPerKey}>${act}</button>
+          </div>
+        </form>
+      `}
+    <//>
+  `;
+}
+
+/** Things the server says about an accepted change; must be dismissed (CON-188). */
+export function Warnings({ panelId, warnings }) {
+  return html`
+    <${Panel} panelId=${panelId} kind="box wide-box" title=${t("warnings.title")} mayClose=${() => false}>
+      ${(close) => html`
+        <h2>${t("warnings.title")}</h2>
+        <ul class="warnings">${warnings.map((warning) => html`<li>${alarm()}<span>${warning.message}</span></li>`)}</ul>
+        <div class="box-foot"><button type="button" class="fill" autofocus onClick=${close}>${t("warnings.ok")}</button></div>
+      `}
+    <//>
+  `;
+}
+
+/** An address to copy by hand, where the browser refuses the clipboard. */
+export function LinkShown({ panelId, title, address }) {
+  const field = useRef(null);
+  useEffect(() => field.current.select(), []);
+  return html`
+    <${Panel} panelId=${panelId} kind="box" title=${title}>
+      ${(close) => html`
+        <h2>${title}</h2>
+        <p class="box-body">${t("link.byhand")}</p>
+        <input class="mono" ref=${field} readonly value=${address} aria-label=${title} />
+        <div class="box-foot"><button type="button" class="button" onClick=${close}>${t("close")}</button></div>
+      `}
+    <//>
+  `;
+}

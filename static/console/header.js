@@ -1,0 +1,33 @@
+/** The bar: name, warnings, who is signed in, the Console menu and New room. */
+import { html } from "./html.js";
+import { t } from "./i18n.js";
+import { may, me } from "./session.js";
+import { server } from "./store.js";
+import { lock, mark, plus } from "./icons.js";
+import { Menu } from "./menu.js";
+import { Tip } from "./tip.js";
+import { openRoomForm } from "./room_form.js";
+
+/** `ADMIN_KEY`, or `Night ops · operator`, or `… · read only` (CON-015, CON-222). */
+export function Who() {
+  const person = me.value;
+  const right = person.kind === "admin_key" ? "" : may("write") ? person.role : t("readonly");
+  return html`<p class="who"><b>${person.name}</b>${right && html`<span> · ${right}</span>`}</p>`;
+}
+
+function Insecure() {
+  if (!server.value?.insecureConfig) return null;
+  return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")}>${lock()}insecure config<//>`;
+}
+
+export function Header() {
+  return html`
+    <header class="bar">
+      <p class="brand">${mark()}<span>Queue Manager</span></p>
+      <p class="bar-badges"><${Insecure} /></p>
+      <${Who} />
+      <${Menu} />
+      ${may("write") && html`<button type="button" class="button bar-new" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
+    </header>
+  `;
+}

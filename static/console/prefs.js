@@ -1,0 +1,59 @@
+/** Choices that outlive a reload. Works with storage blocked or full: the choice then holds until the reload (CON-241). */
+import { signal } from "@preact/signals";
+
+const LANGUAGES = ["en", "th"];
+const THEMES = ["system", "light", "dark"];
+
+/** Keys that older consoles left behind; taken out on load (CON-240). */
+const LEFT_BEHIND = ["qm_autotune", "qm_autotune_cfg", "qm_wait_samples", "qm_admin_key"];
+
+function read(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function write(key, value) {
+  try {
+    if (value === null) localStorage.removeItem(key);
+    else localStorage.setItem(key, value);
+  } catch {
+    /* Blocked or full: nothing more can be done, and nothing else depends on it. */
+  }
+}
+
+/** A stored value of another language shows English and is left as it is: the waiting page shares the key (CON-237). */
+function firstLanguage() {
+  const stored = read("qm_lang");
+  if (stored) return LANGUAGES.includes(stored) ? stored : "en";
+  const wanted = (navigator.languages ?? [navigator.language]).map((tag) => tag.slice(0, 2).toLowerCase());
+  return wanted.find((tag) => LANGUAGES.includes(tag)) ?? "en";
+}
+
+/** `en` or `th`; changed by `setLanguage` of i18n.js, once the words are there. */
+export const language = signal(firstLanguage());
+
+/** `system`, `light` or `dark`. */
+export const theme = signal(THEMES.includes(read("qm_theme")) ? read("qm_theme") : "system");
+
+export function keepLanguage(tag) {
+  language.value = tag;
+  write("qm_lang", tag);
+}
+
+/** Go to the next of system, light, dark, at once and without a reload. */
+export function nextTheme() {
+  theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length];
+  write("qm_theme", theme.value === "system" ? null : theme.value);
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+}
+
+/** Take out what older consoles left; returns the key one of them may have stored, to be used once (CON-018). */
+export function takeLeftBehind() {
+  const key = read("qm_admin_key");
+  LEFT_BEHIND.forEach((name) => write(name, null));
+  return key;
+}

@@ -1,0 +1,98 @@
+/** The acts of a card. What the next press undoes acts at once; bypass asks first, because people walk in (CON-101). */
+import { signal } from "@preact/signals";
+import { useMemo, useState } from "preact/hooks";
+import { html } from "./html.js";
+import { rich, t } from "./i18n.js";
+import { ask } from "./api.js";
+import { number } from "./format.js";
+import { onePressPerKey } from "./keyboard.js";
+import { openPanel } from "./panels.js";
+import { expectOwn, putRoom, roomOf } from "./store.js";
+import { announce, refused } from "./toasts.js";
+import { Confirm, LinkShown } from "./dialogs.js";
+import { openRoomForm } from "./room_form.js";
+import { Visitors } from "./visitors.js";
+
+/** Ask the server for another state; the card shows it once the server said so. Rejects with the refusal. */
+async function setState(id, state) {
+  expectOwn(id, "state", state);
+  const answer = await ask("POST", `/rooms/${encodeURIComponent(id)}/state`, { state });
+  putRoom(answer.room);
+  announce(t(`done.${state}`, { name: answer.room.name }));
+}
+
+/** How many wait, as live text of a dialog. */
+function BypassWords({ id }) {
+  const room = roomOf(id).value;
+  return html`${rich("bypass.body", { n: html`<b class="live-number">${number(room?.waiting)}</b>` })}`;
+}
+
+function askBypass(id) {
+  openPanel(Confirm, {
+    roomId: id,
+    title: t("bypass.title", { name: roomOf(id).peek().name }),
+    body: html`<${BypassWords} id=${id} />`,
+    keep: t("cancel"),
+    act: t("bypass.act"),
+    run: () => setState(id, "bypass"),
+  });
+}
+
+/** A button whose word changes between `words`: as wide as the widest of them, in every language. */
+function Swap({ words, shown }) {
+  return html`<span class="swap">${words.map((word) => html`<span class=${word === shown ? "" : "swap-off"} aria-hidden=${word !== shown}>${word}</span>`)}</span>`;
+}
+
+export function Acts({ id, room }) {
+  const busy = useMemo(() => signal(""), [id]);
+  const go = async (state) => {
+    if (busy.value) return;
+    busy.value = state;
+    try {
+      await setState(id, state);
+    } catch (refusal) {
+      if (refusal.status !== 401) refused(t("state.failed", { name: room.name }), refusal, t("state.still", { state: room.state.toUpperCase() }));
+    } finally {
+      busy.value = "";
+    }
+  };
+  const [paused, bypassed] = [room.state === "paused", room.state === "bypass"];
+  const shared = { type: "button", disabled: Boolean(room.recovering), title: room.recovering ? t("card.recovering") : undefined, onKeyDown: onePressPerKey };
+  return html`
+    <div class="acts" role="group" aria-label=${t("acts", { name: room.name })}>
+      <button ...${shared} class="button ${paused ? "next" : ""}" aria-busy=${busy.value !== "" && busy.value !== "bypass"} onClick=${() => go(paused ? "active" : "paused")}>
+        <${Swap} words=${[t("pause"), t("resume")]} shown=${paused ? t("resume") : t("pause")} />
+      </button>
+      <button ...${shared} class="button ${bypassed ? "next" : ""}" aria-haspopup=${bypassed ? undefined : "dialog"} onClick=${() => (bypassed ? go("active") : askBypass(id))}>
+        <${Swap} words=${[t("bypass"), t("queueon")]} shown=${bypassed ? t("queueon") : t("bypass")} />
+      </button>
+      <button type="button" class="button acts-edit" aria-haspopup="dialog" aria-label=${t("edit.of", { name: room.name })} onClick=${() => openRoomForm(roomOf(id).peek())}>${t("edit")}</button>
+    </div>
+  `;
+}
+
+/** Address of the room's waiting page on this server (CON-099). */
+const waitingPage = (id) => `${location.origin}/w/${encodeURIComponent(id)}`;
+
+const COPIED_MS = 2000;
+
+export function Links({ id, room }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(waitingPage(id));
+    } catch {
+      openPanel(LinkShown, { title: t("link.title", { name: room.name }), address: waitingPage(id) });
+      return;
+    }
+    setCopied(true);
+    announce(t("link.copied"));
+    setTimeout(() => setCopied(false), COPIED_MS);
+  };
+  return html`
+    <div class="links">
+      <button type="button" class="quiet" aria-haspopup="dialog" onClick=${() => openPanel(Visitors, { roomId: id })}>${t("visitors")}</button>
+      <button type="button" class="quiet" onClick=${copy}><${Swap} words=${[t("link.copy"), t("link.copied")]} shown=${copied ? t("link.copied") : t("link.copy")} /></button>
+    </div>
+  `;
+}

@@ -1,0 +1,61 @@
+/** One room: read at a glance from top to bottom, act in one press at the foot. */
+import { html } from "./html.js";
+import { rich, t } from "./i18n.js";
+import { hostOf, timeOfDay } from "./format.js";
+import { may } from "./session.js";
+import { lookOf, roomOf } from "./store.js";
+import { bars, clockFace, disc, halfDisc, slashRing, wedges } from "./icons.js";
+import { headingId, skipPast } from "./keyboard.js";
+import { Figures, Flow } from "./figures.js";
+import { RateDial, RateNumber } from "./rate_dial.js";
+import { Acts, Links } from "./room_acts.js";
+
+const BADGES = {
+  active: ["ACTIVE", disc],
+  paused: ["PAUSED", bars],
+  bypass: ["BYPASS", wedges],
+  recovering: ["RECOVERING", halfDisc],
+};
+
+/** One badge gives the state, by shape and word; badge words stay English (CON-082, CON-238). */
+function Badge({ room }) {
+  const state = room.recovering ? "recovering" : room.state;
+  const [word, shape] = BADGES[state];
+  return html`<span class="badge badge-${state}" lang="en">${shape()}${word}</span>`;
+}
+
+/** The slot under the name: the target host at rest, else what there is to know. */
+function Notice({ room }) {
+  const look = lookOf(room.id);
+  if (room.recovering) return html`<p class="notice notice-warn">${halfDisc()}<span>${t("card.recovering")}</span></p>`;
+  if (room.stale) {
+    const time = room.staleSince ? timeOfDay(room.staleSince) : "–";
+    return html`<p class="notice notice-warn">${slashRing()}<span>${rich("card.stale", { time: html`<b>${time}</b>` })}</span></p>`;
+  }
+  if (look.value) {
+    const dismiss = () => (look.value = false);
+    return html`<p class="notice notice-look">${clockFace()}<span>${t("card.rebuilt")}</span>
+      <button type="button" class="notice-act" onClick=${dismiss}>${t("dismiss")}</button></p>`;
+  }
+  return html`<p class="notice notice-host">${hostOf(room.targetUrl)}</p>`;
+}
+
+export function RoomCard({ id }) {
+  const room = roomOf(id).value;
+  if (!room) return null;
+  const writes = may("write");
+  return html`
+    <article class="card ${room.stale ? "card-old" : ""}" aria-labelledby=${headingId(id)}>
+      <a class="skip skip-card" href="#rooms-end" onClick=${skipPast}>${t("skip.card", { name: room.name })}</a>
+      <div class="card-head"><h2 id=${headingId(id)} tabindex="-1" title=${room.name}>${room.name}</h2><${Badge} room=${room} /></div>
+      <p class="card-id" lang="en">${id}</p>
+      <${Notice} room=${room} />
+      <${Figures} room=${room} />
+      <div class="flow">
+        <${Flow} room=${room} />
+        ${writes ? html`<${RateDial} id=${id} room=${room} />` : html`<${RateNumber} room=${room} />`}
+      </div>
+      ${writes && html`<div class="card-foot"><${Acts} id=${id} room=${room} /><${Links} id=${id} room=${room} /></div>`}
+    </article>
+  `;
+}

@@ -1,0 +1,43 @@
+"""Room objects as the admin API gives them (file 05, section 8), for the stand-in server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CREATED = 1_788_200_000_000
+
+
+def new_room(**values: Any) -> dict[str, Any]:
+    """A room with every default; ``values`` override."""
+    room: dict[str, Any] = {
+        "generation": 1, "etag": "9f2c71aa", "mode": "snippet", "onBackendDown": "closed", "state": "active",
+        "rate": 60, "maxConcurrent": None, "passedTtlSec": 600, "sessionTtlSec": 1800, "sessionMaxSec": 14400,
+        "presenceSec": 30, "queueMaxPerIp": 16, "preQueueMaxPerIp": 16, "opensAt": None, "returnOrigins": [],
+        "tagOrigins": None, "rules": [], "createdAt": CREATED, "updatedAt": CREATED, "lastChange": None, "waiting": 0,
+        "preQueue": 0, "active": 0, "pendingEntry": 0, "occupancy": 0, "passesOutstanding": 0, "joinsPerMin": 0,
+        "passedLastMinute": 0, "oldestWaitSec": 0, "lastTicket": 0, "estWaitSec": 0, "estWaitIsFloor": False,
+        "estWaitInfinite": False, "waitP50Sec": None, "waitP90Sec": None, "recovering": False, "stale": False,
+    }  # fmt: skip
+    room.update(values)
+    room["name"] = values.get("name") or room["id"]
+    room["effectiveState"] = room["state"]
+    return room
+
+
+def sample_rooms() -> dict[str, dict[str, Any]]:
+    """Six rooms, each in another condition."""
+    rooms = [
+        new_room(id="shop", name="Shop", targetUrl="https://shop.example/", maxConcurrent=500, waiting=38, active=112,
+                 occupancy=112, joinsPerMin=31, passedLastMinute=58, estWaitSec=40, lastTicket=5644),
+        new_room(id="spring-drop", name="Spring drop", targetUrl="https://drop.shop.example", rate=150, maxConcurrent=2500,
+                 waiting=12_418, active=2481, occupancy=2481, joinsPerMin=312, passedLastMinute=150, estWaitSec=4980),
+        new_room(id="checkout", name="Checkout", targetUrl="https://www.shop.example/checkout", maxConcurrent=25, waiting=64,
+                 active=25, occupancy=25, passesOutstanding=5, joinsPerMin=22, estWaitSec=180, estWaitIsFloor=True,
+                 rules=[{"id": "r1", "action": "protect", "pattern": "/checkout*", "note": "", "hits": 8123, "lastMatchedAt": None}]),
+        new_room(id="support", name="Support chat", targetUrl="https://help.shop.example", state="paused", rate=30, waiting=213,
+                 joinsPerMin=9, estWaitSec=None, estWaitInfinite=True),
+        new_room(id="arena", name="Arena tickets", targetUrl="https://arena.example", rate=0, maxConcurrent=800, joinsPerMin=406,
+                 estWaitSec=None, estWaitInfinite=True, waiting=3871),
+        new_room(id="news", name="Newsroom", targetUrl="https://news.shop.example", state="bypass", rate=240, joinsPerMin=84),
+    ]  # fmt: skip
+    return {room["id"]: room for room in rooms}

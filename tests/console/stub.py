@@ -1,0 +1,290 @@
+"""A stand-in for the admin API: the documented routes over real HTTP and SSE, with figures that move.
+
+The page and its modules come from the real blueprint. Tests steer the stand-in with ``POST /stub/<what>``; it keeps
+no promise of the engine, it only speaks like the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sanic import Request, Sanic, response
+
+from app.core.errors import QmError
+from app.domain.budget import Budget
+from blueprints.admin.console import bp as console_bp
+from tests.console.rooms import new_room, sample_rooms
+
+KEY = "test-key-of-the-stand-in"
+CAN = {"write": True, "deleteRoom": True, "inline": True}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class State:
+    """Everything the stand-in remembers."""
+
+    def __init__(self) -> None:
+        self.reset("pictured")
+
+    def reset(self, rooms: str) -> None:
+        """Back to the start: ``pictured`` rooms, or ``none``."""
+        self.rooms: dict[str, dict[str, Any]] = sample_rooms() if rooms == "pictured" else {}
+        self.sessions: set[str] = set()
+        self.tickets: set[str] = set()
+        self.refuse: dict[str, Any] | None = None
+        self.delay = 0.0
+        self.silent = False
+        self.revision = 0
+        self.locked = 0
+        self.warnings: list[dict[str, str]] = []
+        self.me = {
+            "kind": "admin_key",
+            "via": "session",
+            "role": "owner",
+            "name": "ADMIN_KEY",
+            "operatorId": None,
+            "linkId": None,
+        }
+        self.can = dict(CAN)
+        self.page_limit = 0
+        self.asked: list[str] = []
+        self.server = {
+            "instance": "i:7f3a9c", "instances": 3, "partial": False, "version": "1.0.0", "startedAt": 1, "uptimeSec": 1,
+            "status": "ok", "insecureConfig": 1,
+        }  # fmt: skip
+
+    def now(self) -> int:
+        return int(time.time() * 1000)
+
+
+state = State()
+app = Sanic("console_stub", configure_logging=False)
+app.config.KEEP_ALIVE_TIMEOUT = 1
+app.blueprint(console_bp)
+
+
+def take(group: str, key: bytes, limit: int) -> Budget:
+    """Page budget of the stand-in: one more load allowed per unit of ``state.page_limit``."""
+    state.page_limit -= 1
+    return Budget(allowed=state.page_limit >= 0, limit=limit, remaining=max(0, state.page_limit), reset_sec=7)
+
+
+class Settings:
+    @property
+    def waiting_limit_per_min(self) -> int:
+        return 120 if state.page_limit else 0
+
+
+app.ctx.qm = SimpleNamespace(settings=Settings(), limiter=SimpleNamespace(take=take))
+
+
+def refuse(status: int, code: str, error: str, **more: Any) -> response.HTTPResponse:
+    headers = {"Retry-After": str(more["retryAfterSec"])} if "retryAfterSec" in more else {}
+    return response.json({"error": error, "code": code, **more}, status=status, headers=headers)
+
+
+@app.exception(QmError)
+async def _refused(_: Request, error: QmError) -> response.HTTPResponse:
+    return response.json(error.body(), status=error.status)
+
+
+@app.on_request
+async def _credential(request: Request) -> response.HTTPResponse | None:
+    request.ctx.client = SimpleNamespace(key=b"stub")
+    if not request.path.startswith("/api/admin") or request.path == "/api/admin/session":
+        return None
+    state.asked.append(f"{request.method} {request.path}")
+    if request.path != "/api/admin/events" and request.cookies.get("qm_console") not in state.sessions:
+        return refuse(401, "unauthorized", "A valid key is required.")
+    if request.method not in ("GET", "HEAD") and not request.headers.get("x-qm-csrf"):
+        return refuse(403, "csrf_required", "This change needs the X-QM-CSRF header from the console's own page.")
+    if request.method != "GET" and "/rooms" in request.path:
+        await asyncio.sleep(state.delay)
+        if state.refuse:
+            return refuse(**state.refuse)
+    return None
+
+
+@app.post("/api/admin/session")
+async def sign_in(request: Request) -> response.HTTPResponse:
+    if state.locked:
+        return refuse(
+            429, "too_many_auth_failures", "Too many failed sign-ins from this address.", retryAfterSec=state.locked
+        )
+    if request.json.get("key") != KEY:
+        return refuse(401, "unauthorized", "A valid key is required.")
+    answer = response.json({"ok": True, **state.me})
+    value = secrets.token_hex(8)
+    state.sessions.add(value)
+    answer.add_cookie("qm_console", value, path="/api/admin", httponly=True, samesite="Strict", secure=False)
+    return answer
+
+
+@app.delete("/api/admin/session")
+async def sign_out(request: Request) -> response.HTTPResponse:
+    state.sessions.discard(request.cookies.get("qm_console", ""))
+    return response.json({"ok": True})
+
+
+@app.get("/api/admin/me")
+async def me(_: Request) -> response.HTTPResponse:
+    return response.json({**state.me, "expiresAt": state.now() + 12 * 3600_000, "can": state.can})
+
+
+@app.post("/api/admin/sse-ticket")
+async def sse_ticket(_: Request) -> response.HTTPResponse:
+    ticket = secrets.token_urlsafe(32)
+    state.tickets.add(ticket)
+    return response.json({"ticket": ticket, "expiresInSec": 30})
+
+
+def totals() -> dict[str, Any]:
+    rooms = [r for r in state.rooms.values() if r["waiting"] is not None]
+    moving = [r for r in rooms if r["estWaitSec"] is not None]
+    worst = max(moving, key=lambda r: r["estWaitSec"], default=None)
+    excluded = sum(1 for r in rooms if r["estWaitInfinite"])
+    sums = {
+        k: sum(r[k] for r in rooms)
+        for k in ("waiting", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute")
+    }
+    found: dict[str, Any] = {
+        "sec": worst["estWaitSec"] if worst else 0,
+        "kind": "estimate",
+        "roomId": worst and worst["id"],
+        "excluded": excluded,
+        "notAdmitting": excluded,
+    }
+    if not moving and excluded:
+        found |= {"sec": None, "kind": "infinite", "roomId": None}
+    return {"rooms": len(state.rooms), "preQueue": 0, **sums, "worstWait": found, "incident": None, "incidents": 0}
+
+
+def frame(delta: bool, rooms: list[dict[str, Any]], removed: list[str]) -> str:
+    body = {
+        "delta": delta,
+        "ts": state.now(),
+        "rooms": rooms,
+        "removed": removed,
+        "totals": totals(),
+        "server": state.server,
+        "backend": {"ok": True, "recovering": 0},
+    }
+    return json.dumps(body)
+
+
+@app.get("/api/admin/events")
+async def events(request: Request) -> None:
+    ticket = request.args.get("ticket", "")
+    if ticket not in state.tickets:
+        raise QmError("A valid key is required.", code="unauthorized", status=401)
+    state.tickets.discard(ticket)
+    stream = await request.respond(
+        content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"}
+    )
+    cookie, known, number = request.cookies.get("qm_console", ""), {}, 0
+    while cookie in state.sessions:
+        if not state.silent:
+            number += 1
+            now = {key: json.dumps(room) for key, room in state.rooms.items()}
+            changed = [room for key, room in state.rooms.items() if known.get(key) != now[key]]
+            data = (
+                frame(False, list(state.rooms.values()), [])
+                if number < 3
+                else frame(True, changed, [k for k in known if k not in now])
+            )
+            await stream.send(f"id: {number}\nevent: stats\ndata: {data}\n\n")
+            known = now
+        await asyncio.sleep(0.2)
+    await stream.send('event: revoked\ndata: {"error":"unauthorized"}\n\n')
+    await stream.eof()
+
+
+def changed(room: dict[str, Any], values: dict[str, Any]) -> response.HTTPResponse:
+    names = [name for name, value in values.items() if room.get(name) != value]
+    room.update(values, effectiveState=values.get("state", room["state"]))
+    infinite = room["waiting"] > 0 and (room["state"] == "paused" or room["rate"] == 0)
+    room.update(estWaitInfinite=infinite, estWaitSec=None if infinite else room["estWaitSec"] or room["waiting"])
+    return response.json(
+        {"room": room, "created": False, "changed": names, "ignoredFields": [], "warnings": state.warnings}
+    )
+
+
+@app.post("/api/admin/rooms/<room_id:str>/rate")
+async def rate(request: Request, room_id: str) -> response.HTTPResponse:
+    return changed(state.rooms[room_id], {"rate": request.json["ratePerMinute"]})
+
+
+@app.post("/api/admin/rooms/<room_id:str>/state")
+async def room_state(request: Request, room_id: str) -> response.HTTPResponse:
+    return changed(state.rooms[room_id], {"state": request.json["state"]})
+
+
+@app.post("/api/admin/rooms/<room_id:str>/eject")
+async def eject(request: Request, room_id: str) -> response.HTTPResponse:
+    ticket = request.json["ticket"]
+    if ticket > state.rooms[room_id]["lastTicket"]:
+        return refuse(404, "no_ticket", "No such ticket")
+    return response.json({"ok": True, "roomId": room_id, "ticket": ticket, "was": "waiting"})
+
+
+@app.delete("/api/admin/rooms/<room_id:str>")
+async def delete(_: Request, room_id: str) -> response.HTTPResponse:
+    del state.rooms[room_id]
+    return response.json({"ok": True, "roomId": room_id, "generation": 1, "dropped": {}, "warnings": []})
+
+
+@app.post("/api/admin/rooms")
+async def upsert(request: Request) -> response.HTTPResponse:
+    values = dict(request.json)
+    if "ratePerMinute" in values:
+        values["rate"] = values.pop("ratePerMinute")
+    if values["id"] in state.rooms:
+        return changed(state.rooms[values["id"]], values)
+    if values["targetUrl"].endswith("refused.example"):
+        return refuse(400, "invalid_target_url", "targetUrl must be an absolute http(s) URL", fields=["targetUrl"])
+    room = new_room(**values)
+    state.rooms[room["id"]] = room
+    return response.json(
+        {"room": room, "created": True, "changed": list(values), "ignoredFields": [], "warnings": state.warnings}
+    )
+
+
+@app.post("/stub/reset")
+async def stub_reset(request: Request) -> response.HTTPResponse:
+    state.reset(request.json["rooms"])
+    return response.empty()
+
+
+@app.post("/stub/set")
+async def stub_set(request: Request) -> response.HTTPResponse:
+    for name, value in request.json.items():
+        setattr(state, name, set(value) if name in ("sessions", "tickets") else value)
+    return response.empty()
+
+
+@app.post("/stub/room/<room_id:str>")
+async def stub_room(request: Request, room_id: str) -> response.HTTPResponse:
+    state.rooms[room_id].update(request.json)
+    return response.empty()
+
+
+@app.get("/stub/state")
+async def stub_state(_: Request) -> response.HTTPResponse:
+    return response.json({"rooms": state.rooms, "asked": state.asked})
+
+
+app.static("/fonts", ROOT / "static/fonts", name="fonts")
+
+if __name__ == "__main__":
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0))
+    print(listener.getsockname()[1], flush=True)
+    app.run(sock=listener, single_process=True, access_log=False, motd=False)
