@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from app.domain.room import RoomState
+from app.domain.ticket_state import TicketState as TicketState
 
 
 class Presented(IntEnum):
@@ -87,18 +88,6 @@ class Via(IntEnum):
     DIRECT = 1
     VOUCHED = 2
     INLINE = 3
-
-
-class TicketState(IntEnum):
-    """State byte of a ticket record."""
-
-    NONE = 0
-    WAITING = 1
-    PASSED = 2
-    ACTIVE = 3
-    EXPIRED = 4
-    EJECTED = 5
-    WITHDRAWN = 6
 
 
 @dataclass(frozen=True, slots=True)

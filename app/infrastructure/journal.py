@@ -8,7 +8,7 @@ where the facts come from (``drain.py``), what they mean for a room (``domain/fo
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -23,9 +23,6 @@ from app.infrastructure.queries import QUERIES
 
 if TYPE_CHECKING:
     from app.infrastructure.postgres import PooledLink
-
-SLICE_ROWS: Final = 20_000
-"""Rows a rebuild reads at a time: some MB, and well inside the statement timeout."""
 
 _IP: Final = slice(4, 20)
 """Where a ``joined`` body of the outbox has the readable address; the journal keeps it in a column of its own."""
@@ -79,6 +76,7 @@ class Head:
     gen: int
     epoch: int
     seq: int
+    deleted: bool = False
 
 
 def outbox_to_row(element: bytes) -> tuple[int, int, int, bytes | None, bytes]:
@@ -123,24 +121,12 @@ class Journal:
         return {(row["room"], row["gen"]): Head(*row) for row in rows}
 
     async def current_heads(self, room: RoomId | None = None) -> list[Head]:
-        """Heads of the rooms that are not deleted, or of one of them."""
+        """Heads of the latest generations of all rooms, or of one; deleted rooms say so."""
         return [Head(*row) for row in await self._postgres.fetch(QUERIES["journal_current_heads"], room)]
 
     async def room_ids(self) -> list[RoomId]:
         """Ids of the rooms that are not deleted."""
         return [row["room"] for row in await self._postgres.fetch(QUERIES["rooms_names"])]
-
-    async def slices(self, head: Head) -> AsyncIterator[list[asyncpg.Record]]:
-        """Facts of a generation from the first to ``head.seq``, in slices of rows (seq, type, lv, at, body)."""
-        after = 0
-        while after < head.seq:
-            rows = await self._postgres.fetch(
-                QUERIES["journal_slice"], head.room, head.gen, after, head.seq, SLICE_ROWS
-            )
-            if not rows:
-                return
-            after = rows[-1][0]
-            yield rows
 
     async def _store(self, batches: Sequence[Batch]) -> dict[RoomId, Appended]:
         if not batches:

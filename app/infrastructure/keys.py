@@ -90,3 +90,8 @@ def ack_channel(prefix: str) -> str:
 def control_channel(prefix: str) -> str:
     """Channel of signals between processes: ``<verb> <room>``."""
     return prefix + "ctl"
+
+
+def drain_lease_key(prefix: str, room: str) -> str:
+    """Instance whose drainer works on a room just now."""
+    return f"{prefix}drain:{room}"

@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 import ujson
@@ -20,6 +20,8 @@ from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.marks import split_mark
+from app.infrastructure.keys import ack_channel
+from app.infrastructure.valkey import Listener, Valkey
 
 DEADLINE_SEC: Final = 5.0
 """How long an answer waits for its commit (settled with the API: then undo and 503)."""
@@ -31,8 +33,13 @@ REFUSE_SEC: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
-CommittedReader = Callable[[Sequence[RoomId]], Awaitable[Sequence[dict[str, Any] | None]]]
-"""Headers (gen, epoch, committed) of rooms, None for a room without; ``EngineJobs.headers``."""
+
+class Headers(Protocol):
+    """What a waiter asks of the engine (``engine_jobs.EngineJobs``)."""
+
+    async def headers(self, room_ids: Sequence[RoomId]) -> Sequence[dict[str, Any] | None]:
+        """Headers as stored (gen, epoch, committed), None for a room without."""
+        ...
 
 
 @dataclass(slots=True)
@@ -48,11 +55,12 @@ class _Line:
 class CommitWaiter:
     """Turns marks of facts (``facts.mark``: epoch and seq) into "stored" or "not stored".
 
-    ``read``: asked about rooms whose waiters have heard nothing for half a second.
+    ``jobs`` is asked about rooms whose waiters have heard nothing for half a second.
     """
 
-    def __init__(self, *, read: CommittedReader) -> None:
-        self._read = read
+    def __init__(self, *, valkey: Valkey, prefix: str, jobs: Headers) -> None:
+        self._jobs = jobs
+        self._listener: Listener = valkey.listen({ack_channel(prefix): self.hear}, on_resync=self._ask_now)
         self._lines: dict[tuple[RoomId, int], _Line] = {}
         self._deadlines: deque[tuple[float, asyncio.Future[bool]]] = deque()
         self._order = 0
@@ -61,11 +69,13 @@ class CommitWaiter:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to watch deadlines. The owner of the subscription feeds ``hear``."""
+        """Begin to listen to the drainer and to watch deadlines."""
+        await self._listener.start()
         self._task = asyncio.create_task(self._watch(), name="commit-waiter")
 
     async def stop(self) -> None:
-        """Stop watching; whoever still waits is told False."""
+        """Stop; whoever still waits is told False."""
+        await self._listener.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -95,7 +105,7 @@ class CommitWaiter:
         """True while commits fail: refuse before the engine is asked, or each retry adds two facts to the backlog."""
         return self._failing and mono() - self._bad_sign < REFUSE_SEC
 
-    def hear(self, text: str) -> None:
+    def hear(self, text: bytes | str) -> None:
         """One message of the channel of commits."""
         try:
             notice = ujson.loads(text)
@@ -172,9 +182,14 @@ class CommitWaiter:
     async def _poll(self) -> None:
         if not self._deadlines or self._deadlines[0][0] - DEADLINE_SEC + POLL_SEC > mono():
             return
-        asked = [key for key, line in self._lines.items() if line.heap]
-        rooms = sorted({room for room, _ in asked})
-        for room, header in zip(rooms, await self._read(rooms), strict=True):
+        await self._ask_now()
+
+    async def _ask_now(self) -> None:
+        """Ask the live store how far the rooms are that somebody waits for."""
+        rooms = sorted({room for (room, _), line in self._lines.items() if line.heap})
+        if not rooms:
+            return
+        for room, header in zip(rooms, await self._jobs.headers(rooms), strict=True):
             if header is not None:
                 self._stored(room, int(header["gen"]), int(header["epoch"]), int(header["committed"]))
 

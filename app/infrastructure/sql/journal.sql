@@ -57,11 +57,11 @@ FROM room_heads h
 JOIN unnest($1::text[], $2::integer[]) AS q(room, gen) ON q.room = h.room AND q.gen = h.gen;
 
 -- name: journal_current_heads
--- Head of the latest generation of each room that is not deleted; $1: room, or NULL for all.
-SELECT h.room, h.gen, h.epoch, h.seq
+-- Head of the latest generation of each room, deleted ones included; $1: room, or NULL for all.
+SELECT h.room, h.gen, h.epoch, h.seq, r.deleted_at IS NOT NULL AS deleted
 FROM rooms r
 JOIN room_heads h ON h.room = r.room AND h.gen = r.gen
-WHERE r.deleted_at IS NULL AND ($1::text IS NULL OR r.room = $1);
+WHERE $1::text IS NULL OR r.room = $1;
 
 -- name: journal_slice
 -- Facts of one room and generation after $3, up to and including $4, at most $5.
@@ -85,6 +85,16 @@ SET epoch = epoch + 1
 WHERE room = $1 AND gen = $2
 RETURNING epoch, seq;
 
+-- name: journal_last_at
+-- Recorded time of the last fact.
+SELECT at
+FROM events
+WHERE room = $1 AND gen = $2 AND seq = $3;
+
 -- name: journal_rebuild_lock
--- One rebuilder per room and schema; ends with the session.
+-- One rebuilder per room and schema; ends with the session at the latest.
 SELECT pg_try_advisory_lock(hashtextextended('qm:rebuild:' || current_schema() || ':' || $1::text, 0));
+
+-- name: journal_rebuild_unlock
+-- The rebuild of this room is over.
+SELECT pg_advisory_unlock(hashtextextended('qm:rebuild:' || current_schema() || ':' || $1::text, 0));

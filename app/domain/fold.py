@@ -1,0 +1,246 @@
+"""Fold: what the journaled facts of a room's generation add up to (ENG-252, ENG-272).
+
+A fold decides nothing: it repeats what was recorded. It keeps ticket and door records as the bytes they have in the
+live store (layout.py), so that a million joins fold in seconds. Not here: what follows from the records, and how they
+are written back (fold_image.py).
+
+A journal row is ``(seq, type, lv, at, body)``; the body of ``joined`` comes without the readable address, which the
+journal keeps apart and no fold reads (FLT-150).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.domain.facts import (
+    LOG_VERSION,
+    AdmissionWithdrawn,
+    Admitted,
+    Ejected,
+    FactType,
+    JoinWithdrawn,
+    Lapsed,
+    Left,
+    Promoted,
+    Released,
+    RoomCreated,
+    RoomDeleted,
+    RoomUpdated,
+    SlotGiven,
+    SlotReleased,
+    UnknownFact,
+    Why,
+    decode_body,
+)
+from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag
+from app.domain.ticket_state import TicketState
+
+JournalRow = Sequence[Any]
+"""(seq, type, lv, at, body)."""
+
+JOINED_BODY: Final = 60
+"""Bytes of a journaled ``joined``: ticket u32, address 8, cookie 16, strict 16, loose 16."""
+
+_TICKET_HEAD: Final = struct.Struct("<BBBxIIHxx")
+_NO_KEY: Final = bytes(16)
+_KEPT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
+_GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
+
+
+class BrokenJournal(ValueError):
+    """A position is missing, or the facts contradict each other: the room stays fenced."""
+
+
+@dataclass(slots=True)
+class RoomFold:
+    """A room as its facts tell it. Feed rows in order, from the first fact of the generation on.
+
+    ``now_ms``: wall time, not before the last fact, that counts as the moment when everybody was last seen and every
+    session last used.
+    """
+
+    now_ms: int
+    seq: int = 0
+    last_at: int = 0
+    created_at: int = 0
+    updated_at: int = 0
+    deleted: bool = False
+    gen: int = 0
+    cfg_ver: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    """RoomConfig by snake_case field name."""
+    salt: bytes = b""
+    last_ticket: int = 0
+    head: int = 0
+    tickets: bytearray = field(default_factory=bytearray)
+    """Ticket records from number 1 on, whole chunks."""
+    doors: bytearray = field(default_factory=bytearray)
+    """Door records from number 1 on, whole chunks."""
+
+    def feed(self, rows: Iterable[JournalRow]) -> None:
+        """Apply facts. UnknownFact: a type or ``lv`` of a newer build, or a damaged body; never skipped (ENG-251)."""
+        joined = FactType.JOINED
+        for seq, kind, lv, at, body in rows:
+            if seq != self.seq + 1:
+                raise BrokenJournal(f"fact {self.seq + 1} is missing, next is {seq}")
+            if kind == joined:
+                if len(body) != JOINED_BODY or not 1 <= lv <= LOG_VERSION:
+                    raise UnknownFact(f"fact {seq}: joined, lv {lv}, {len(body)} bytes")
+                self._join(at, body)
+            else:
+                self._apply(seq, at, decode_body(kind, lv, body))
+            self.seq = seq
+            self.last_at = at
+
+    def ds(self, wall_ms: int) -> int:
+        """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
+        return max(0, wall_ms - self.created_at) // 100
+
+    @property
+    def now_ds(self) -> int:
+        """The moment of the fold on the room's clock."""
+        return self.ds(self.now_ms)
+
+    def door(self, n: int) -> DoorRecord:
+        """Door record of ticket n."""
+        at = (n - 1) * DOOR_BYTES
+        return DoorRecord.unpack(bytes(self.doors[at : at + DOOR_BYTES]))
+
+    def _apply(self, seq: int, at: int, fact: Any) -> None:
+        match fact:
+            case Promoted():
+                self._promote(at, fact)
+            case Lapsed():
+                for n in fact.tickets:
+                    self._finish(n, TicketState.EXPIRED, fact.why)
+            case Admitted():
+                self._admit(seq, at, fact)
+            case Left():
+                for n in fact.tickets:
+                    self._finish(n, TicketState.EXPIRED, Why.LEFT)
+            case SlotGiven():
+                self._give_slots(fact)
+            case SlotReleased():
+                self._release_slots(fact)
+            case JoinWithdrawn():
+                self._finish(fact.ticket, TicketState.WITHDRAWN, Why.NONE)
+            case AdmissionWithdrawn():
+                self._withdraw_admission(fact)
+            case Ejected():
+                self._eject(fact.ticket)
+            case RoomCreated():
+                self._create(at, fact)
+            case RoomUpdated():
+                self.config.update(fact.changes)
+                self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
+            case RoomDeleted():
+                self.deleted = True
+            case _:
+                raise UnknownFact(f"fact {seq}: {type(fact).__name__} is not folded")
+
+    def _create(self, at: int, fact: RoomCreated) -> None:
+        self.config, self.salt, self.gen, self.cfg_ver = dict(fact.config), fact.salt, fact.gen, fact.cfg_ver
+        self.created_at = self.updated_at = at
+
+    def _join(self, at: int, body: bytes) -> None:
+        n = int.from_bytes(body[:4], "little")
+        place = (n - 1) * TICKET_BYTES
+        if place >= len(self.tickets):
+            self._grow(self.tickets, n, TICKET_BYTES)
+        head = _TICKET_HEAD.pack(TicketState.WAITING, 0, 0, self.now_ds, at & 0xFFFFFFFF, at >> 32)
+        self.tickets[place : place + TICKET_BYTES] = head + body[4:]
+        self.last_ticket = max(self.last_ticket, n)
+
+    def _grow(self, records: bytearray, n: int, size: int) -> None:
+        chunks = (n - 1) // CHUNK + 1
+        records.extend(bytes(chunks * CHUNK * size - len(records)))
+
+    def _promote(self, at: int, fact: Promoted) -> None:
+        pass_end = self.ds(fact.pass_end)
+        for run in fact.runs:
+            first, count, last = run.first, run.count, run.first + run.count - 1
+            self._known(first)
+            self._known(last)
+            claim_end = self.ds(fact.claim_end) if run.flags & Flag.SLOT else 0
+            door = DoorRecord(at, 0, pass_end, claim_end, 0, 0, 0, 0, _NO_KEY).pack()
+            if last * DOOR_BYTES > len(self.doors):
+                self._grow(self.doors, last, DOOR_BYTES)
+            self.doors[(first - 1) * DOOR_BYTES : last * DOOR_BYTES] = door * count
+            # One byte of every record of the run at a time: state, then flags.
+            begin, end = (first - 1) * TICKET_BYTES, last * TICKET_BYTES
+            self.tickets[begin:end:TICKET_BYTES] = bytes([TicketState.PASSED]) * count
+            self.tickets[begin + 1 : end : TICKET_BYTES] = bytes([run.flags]) * count
+            self.head = max(self.head, last)
+
+    def _give_slots(self, fact: SlotGiven) -> None:
+        claim_end = self.ds(fact.claim_end)
+        for n in fact.tickets:
+            place = self._known(n)
+            self.tickets[place + 1] |= _KEPT
+            self._put_door(n, self.door(n)._replace(claim_end=claim_end))
+
+    def _release_slots(self, fact: SlotReleased) -> None:
+        for n in fact.tickets:
+            place = self._known(n)
+            flags = self.tickets[place + 1]
+            if fact.why == Released.CLAIM_OVER and flags & Flag.AT_DOOR:
+                flags |= Flag.WASTED
+            self.tickets[place + 1] = flags & ~(Flag.SLOT | Flag.AT_DOOR)
+
+    def _admit(self, seq: int, at: int, fact: Admitted) -> None:
+        place = self._known(fact.ticket)
+        flags = self.tickets[place + 1]
+        self.tickets[place] = TicketState.ACTIVE
+        self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
+        door = self.door(fact.ticket)._replace(
+            before=flags & _KEPT,
+            used_at=self.now_ds,
+            first_admitted=self.ds(fact.first_admitted_at),
+            admitted=self.ds(at),
+            admission_seq=seq & 0xFFFFFFFF,
+            door=fact.door,
+        )
+        self._put_door(fact.ticket, door)
+
+    def _withdraw_admission(self, fact: AdmissionWithdrawn) -> None:
+        door = self.door(fact.ticket)
+        place = self._known(fact.ticket)
+        if self.tickets[place] != TicketState.ACTIVE or door.admission_seq != fact.admitted_seq & 0xFFFFFFFF:
+            return
+        kept = fact.flags | (door.before & Flag.AT_DOOR)
+        self.tickets[place] = TicketState.PASSED
+        self.tickets[place + 1] = (self.tickets[place + 1] & ~_KEPT) | kept
+        claim_end = self.ds(fact.claim_end) if fact.claim_end else 0
+        pass_end = self.ds(fact.pass_end)
+        cleared = door._replace(used_at=0, admitted=0, admission_seq=0, door=_NO_KEY)
+        self._put_door(fact.ticket, cleared._replace(pass_end=pass_end, claim_end=claim_end))
+
+    def _finish(self, n: int, state: TicketState, why: int) -> None:
+        place = self._known(n)
+        self.tickets[place] = state
+        self.tickets[place + 1] &= ~_GONE_WITH_THE_TICKET & 0xFF
+        self.tickets[place + 2] = why
+
+    def _eject(self, n: int) -> None:
+        """An ejected ticket keeps its number and owner, and no times (ENG-243)."""
+        place = self._known(n)
+        self.tickets[place : place + 4] = bytes((TicketState.EJECTED, 0, Why.EJECTED, 0))
+        self.tickets[place + 8 : place + 14] = bytes(6)
+        at = (n - 1) * DOOR_BYTES
+        if at < len(self.doors):
+            self.doors[at : at + 6] = bytes(6)
+
+    def _put_door(self, n: int, door: DoorRecord) -> None:
+        place = (n - 1) * DOOR_BYTES
+        if place + DOOR_BYTES > len(self.doors):
+            raise BrokenJournal(f"ticket {n} was never promoted")
+        self.doors[place : place + DOOR_BYTES] = door.pack()
+
+    def _known(self, n: int) -> int:
+        """Where the record of an issued ticket begins."""
+        if not 1 <= n <= self.last_ticket:
+            raise BrokenJournal(f"ticket {n} was never issued")
+        return (n - 1) * TICKET_BYTES

@@ -1,0 +1,256 @@
+"""A folded room as the live store holds it: header, chunks, indexes, in slices that never block others for long.
+
+What follows from the records is made here and is in no fact: head, counters, deadlines, owner and address index, the
+bitmap of those who left the line (ENG-272). Not here: applying facts (fold.py), writing (infrastructure/rebuild.py).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import ujson
+
+from app.core.ids import RoomId
+from app.domain.fold import RoomFold
+from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, TICKET_BYTES, Flag, pack_header
+from app.domain.room import RoomConfig
+from app.domain.room_codec import config_from_json
+from app.domain.ticket_state import TicketState
+
+Write = tuple[str, Any] | tuple[str, int, bytes]
+"""``("t"|"d", chunk, bytes)`` · ``("r", offset, bytes)`` a piece of the bitmap · ``("o", [(cookie 8, n), …])`` ·
+``("i", [(address 8, count), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])``."""
+
+MEMBERS: Final = 2000
+"""Members of a hash or sorted set in one write: about 2 ms of the live store."""
+BITMAP_BYTES: Final = 65_536
+
+_ADDRESS: Final = struct.Struct("<16x8s48x")
+_COOKIE: Final = struct.Struct("<24x8s40x")
+_ENDS: Final = struct.Struct("<8xIIII20x")
+"""pass_end, claim_end, used_at, first_admitted of a door record."""
+_UNDER_WAY: Final = re.compile(rb"[\x02\x03]")
+_NOT_WAITING: Final = re.compile(rb"[^\x01]")
+
+
+@dataclass(frozen=True, slots=True)
+class RoomImage:
+    """A room ready to be written. ``header``: every field but ``epoch`` by its name in layout.HEADER_FIELDS."""
+
+    room_id: RoomId
+    config: RoomConfig
+    config_json: dict[str, Any]
+    """The same by snake_case field name; empty for a room that is deleted."""
+    salt: bytes
+    header: dict[str, float]
+    records: RoomFold
+    deadlines: dict[int, int]
+    """Ticket → ds at which a tick has to look at it."""
+    at_door: list[int]
+    removed: bytes
+    """Bitmap, bit n (from the highest bit of byte 0 on) = ticket n left the line beyond the head."""
+
+    @property
+    def tickets(self) -> int:
+        """Highest number issued."""
+        return self.records.last_ticket
+
+    def cfg(self) -> dict[str, bytes]:
+        """Fields of the room's configuration hash: JSON values by snake_case name, and the salt; {} when deleted."""
+        if not self.config_json:
+            return {}
+        fields = {
+            name: ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False).encode()
+            for name, value in self.config_json.items()
+        }
+        return {**fields, "salt": self.salt}
+
+    def header_bytes(self, epoch: int) -> bytes:
+        """The header of the rebuilt room."""
+        return pack_header({**self.header, "epoch": epoch})
+
+    def writes(self) -> Iterator[Write]:
+        """Everything but header and configuration, in slices."""
+        yield from _chunks("t", self.records.tickets, CHUNK * TICKET_BYTES)
+        yield from _chunks("d", self.records.doors, CHUNK * DOOR_BYTES)
+        for offset in range(0, len(self.removed), BITMAP_BYTES):
+            yield ("r", offset, self.removed[offset : offset + BITMAP_BYTES])
+        yield from _slices("o", _owners(self.records))
+        yield from _slices("i", iter(_addresses(self.records).items()))
+        yield from _slices("e", iter(self.deadlines.items()))
+        yield from _slices("w", iter(self.at_door))
+
+
+def make_image(fold: RoomFold) -> RoomImage:
+    """Image of a folded room; KeyError, TypeError or ValueError when its configuration cannot be read."""
+    config = config_from_json(fold.config)
+    if fold.deleted:
+        return _tombstone(fold, config)
+    states = bytes(fold.tickets[::TICKET_BYTES])[: fold.last_ticket]
+    at_door = _stand_at_the_door(fold, states)
+    gone = [match.start() + fold.head + 1 for match in _NOT_WAITING.finditer(states[fold.head :])]
+    header = _configured(config) | _counted(fold, states, len(gone)) | _clocks(fold)
+    if header["last_ticket"] > header["head"] + header["removed"]:
+        header["line_since"] = header["mono"]
+    return RoomImage(
+        config.id,
+        config,
+        fold.config,
+        fold.salt,
+        header,
+        fold,
+        _deadlines(fold, config, states),
+        at_door,
+        _bitmap(gone),
+    )
+
+
+def _tombstone(fold: RoomFold, config: RoomConfig) -> RoomImage:
+    """What stays of a deleted room: a header that knows the generation."""
+    states = b"\0" * fold.last_ticket
+    header = _counted(fold, states, 0) | _clocks(fold) | {"deleted": 1, "head": fold.last_ticket}
+    nothing = RoomFold(fold.now_ms, seq=fold.seq, last_ticket=fold.last_ticket)
+    return RoomImage(config.id, config, {}, fold.salt, header, nothing, {}, [], b"")
+
+
+def _configured(config: RoomConfig) -> dict[str, float]:
+    return {
+        "state": config.state,
+        "rate": config.rate_per_minute,
+        "max_concurrent": config.max_concurrent or 0,
+        "passed_ttl": config.passed_ttl_sec,
+        "session_ttl": config.session_ttl_sec,
+        "session_max": config.session_max_sec,
+        "presence": config.presence_sec,
+        "ip_cap": config.queue_max_per_ip or 0,
+        "pre_ip_cap": config.pre_queue_max_per_ip or 0,
+    }
+
+
+def _counted(fold: RoomFold, states: bytes, removed: int) -> dict[str, float]:
+    flags = fold.tickets[1::TICKET_BYTES]
+    passed = list(_numbers(states, TicketState.PASSED))
+    pending = sum(1 for n in passed if flags[n - 1] & Flag.SLOT)
+    return {
+        "layout": LAYOUT,
+        "gen": fold.gen,
+        "seq": fold.seq,
+        "committed": fold.seq,
+        "cfg_ver": fold.cfg_ver,
+        "created_at": fold.created_at,
+        "updated_at": fold.updated_at,
+        "last_ticket": fold.last_ticket,
+        "head": fold.head,
+        "removed": removed,
+        "active": states.count(TicketState.ACTIVE),
+        "pending": pending,
+        "passes_out": len(passed) - pending,
+    }
+
+
+def _clocks(fold: RoomFold) -> dict[str, float]:
+    mono = fold.now_ms - fold.created_at
+    return {
+        "t0": fold.created_at,
+        "last_time": fold.now_ms,
+        "wall": fold.now_ms,
+        "mono": mono,
+        "last_tick": mono,
+        "freed_at": mono,
+        "second": mono // 1000,
+    }
+
+
+def _numbers(states: bytes, state: int) -> Iterator[int]:
+    """Numbers of the tickets in a state."""
+    at = states.find(state)
+    while at >= 0:
+        yield at + 1
+        at = states.find(state, at + 1)
+
+
+def _stand_at_the_door(fold: RoomFold, states: bytes) -> list[int]:
+    """Passes past their end that have not lapsed: their holders stood at the door, and get a presence time to be
+    seen there again (ENG-131)."""
+    now, standing = fold.now_ds, []
+    for n in _numbers(states, TicketState.PASSED):
+        flags = fold.tickets[(n - 1) * TICKET_BYTES + 1]
+        if not flags & (Flag.SLOT | Flag.WASTED) and fold.door(n).pass_end <= now:
+            fold.tickets[(n - 1) * TICKET_BYTES + 1] = flags | Flag.AT_DOOR
+            standing.append(n)
+    return standing
+
+
+def _deadlines(fold: RoomFold, config: RoomConfig, states: bytes) -> dict[int, int]:
+    """When a tick has to look at each pass and session; too early is allowed, too late is not."""
+    seen = fold.now_ds
+    absent = seen + config.presence_sec * 10 + 1
+    idle, longest = config.session_ttl_sec * 10, config.session_max_sec * 10
+    found: dict[int, int] = {}
+    for match in _UNDER_WAY.finditer(states):
+        place = match.start()
+        pass_end, claim_end, used_at, first = _ENDS.unpack_from(fold.doors, place * DOOR_BYTES)
+        flags = fold.tickets[place * TICKET_BYTES + 1]
+        if states[place] == TicketState.ACTIVE:
+            due = min(used_at + idle, first + longest)
+        elif flags & Flag.SLOT:
+            due = min(claim_end, absent)
+        elif flags & Flag.AT_DOOR:
+            due = absent
+        else:
+            due = pass_end
+        found[place + 1] = due
+    return found
+
+
+def _bitmap(gone: list[int]) -> bytes:
+    if not gone:
+        return b""
+    bits = bytearray(gone[-1] // 8 + 1)
+    for n in gone:
+        bits[n >> 3] |= 0x80 >> (n & 7)
+    return bytes(bits)
+
+
+def _owners(fold: RoomFold) -> Iterator[tuple[bytes, int]]:
+    for k, chunk in _record_chunks(fold):
+        for i, (cookie,) in enumerate(_COOKIE.iter_unpack(chunk)):
+            if chunk[i * TICKET_BYTES] != TicketState.NONE:
+                yield cookie, k * CHUNK + i + 1
+
+
+def _addresses(fold: RoomFold) -> Counter[bytes]:
+    """Waiting tickets per address."""
+    counts: Counter[bytes] = Counter()
+    for _, chunk in _record_chunks(fold):
+        states = chunk[::TICKET_BYTES]
+        counts.update(
+            address
+            for state, (address,) in zip(states, _ADDRESS.iter_unpack(chunk), strict=True)
+            if state == TicketState.WAITING
+        )
+    return counts
+
+
+def _record_chunks(fold: RoomFold) -> Iterator[tuple[int, bytes]]:
+    size = CHUNK * TICKET_BYTES
+    for k in range(len(fold.tickets) // size):
+        yield k, bytes(fold.tickets[k * size : (k + 1) * size])
+
+
+def _chunks(kind: str, records: bytearray, size: int) -> Iterator[Write]:
+    for k in range(len(records) // size):
+        chunk = bytes(records[k * size : (k + 1) * size])
+        if any(chunk):
+            yield (kind, k, chunk)
+
+
+def _slices(kind: str, members: Iterator[Any]) -> Iterator[Write]:
+    while part := list(islice(members, MEMBERS)):
+        yield (kind, part)

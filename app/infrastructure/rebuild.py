@@ -1,0 +1,136 @@
+"""Rebuilding a room's live state from its journal.
+
+The epoch is raised in Postgres first: from then on no fact of the lost live state can be stored, and the journal of the
+room stands still while it is read. The room answers nobody until the header is written, last of all (FLT-085, FLT-086).
+Not here: when a room has to be rebuilt (``services/recovery.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from app.core.clock import mono
+from app.core.ids import RoomId
+from app.domain.fold import RoomFold
+from app.domain.fold_image import RoomImage, Write, make_image
+from app.infrastructure.journal import Head
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.queries import QUERIES
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from app.infrastructure.postgres import OwnLink
+
+SLICE_ROWS: Final = 20_000
+"""Facts read and folded at a time: some MB, about 50 ms of this process."""
+CALL_BYTES: Final = 250_000
+"""Most bytes written in one call of the live store: well below 2 ms of it."""
+
+MEMBER_WEIGHT: Final = 125
+"""What one member of a hash or sorted set counts for among the bytes of a call."""
+
+
+class Overtaken(Exception):
+    """Another instance has begun a later rebuild of this room."""
+
+
+class LiveStore(Protocol):
+    """What a rebuild asks of the engine (``engine_jobs.EngineJobs``); False = a later rebuild has begun."""
+
+    async def rebuild_begin(self, room_id: RoomId, gen: int, epoch: int) -> bool:
+        """Fence the room and drop what is left of it."""
+        ...
+
+    async def rebuild_put(self, room_id: RoomId, epoch: int, writes: Sequence[Write]) -> bool:
+        """Write one slice."""
+        ...
+
+    async def rebuild_end(self, room_id: RoomId, epoch: int, header: bytes, cfg: dict[str, bytes]) -> bool:
+        """Write configuration and header: the room answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild did."""
+
+    head: Head
+    tickets: int
+    seconds: float
+
+
+class Rebuilder:
+    """Rebuilds rooms, one after the other. ``now_ms``: wall time by the clock of the live store."""
+
+    def __init__(self, *, postgres: Postgres, live: LiveStore, now_ms: Callable[[], Awaitable[int]]) -> None:
+        self._postgres = postgres
+        self._live = live
+        self._now_ms = now_ms
+
+    def session(self) -> AbstractAsyncContextManager[OwnLink]:
+        """A connection for rebuilds, outside the pool."""
+        return self._postgres.dedicated()
+
+    async def rebuild(self, link: OwnLink, head: Head) -> Rebuilt | None:
+        """Rebuild the generation of ``head``; None when another instance is at it.
+
+        ``link``: from ``session``; the lock of the room lives as long as it. Overtaken: this rebuild took so
+        long that another began. UnknownFact, BrokenJournal: the journal cannot be read by this build; the room stays
+        fenced.
+        """
+        if not await link.fetchval(QUERIES["journal_rebuild_lock"], head.room):
+            return None
+        try:
+            return await self._rebuild(link, head)
+        finally:
+            if not link.is_closed():
+                await link.fetchval(QUERIES["journal_rebuild_unlock"], head.room)
+
+    async def _rebuild(self, link: OwnLink, head: Head) -> Rebuilt:
+        began = mono()
+        epoch, seq = await link.fetchrow(QUERIES["journal_take_epoch"], head.room, head.gen) or (0, 0)
+        taken = Head(head.room, head.gen, epoch, seq, head.deleted)
+        _go_on(await self._live.rebuild_begin(head.room, head.gen, epoch))
+        last_at = await link.fetchval(QUERIES["journal_last_at"], head.room, head.gen, seq)
+        fold = RoomFold(max(await self._now_ms(), last_at or 0))
+        async for rows in _slices(link, taken):
+            fold.feed(rows)
+        image = make_image(fold)
+        for writes in _calls(image):
+            _go_on(await self._live.rebuild_put(head.room, epoch, writes))
+        _go_on(await self._live.rebuild_end(head.room, epoch, image.header_bytes(epoch), image.cfg()))
+        return Rebuilt(taken, image.tickets, mono() - began)
+
+
+def _go_on(allowed: bool) -> None:
+    if not allowed:
+        raise Overtaken
+
+
+async def _slices(link: OwnLink, head: Head) -> AsyncIterator[list[Any]]:
+    """Facts from the first to ``head.seq`` in slices of rows (seq, type, lv, at, body)."""
+    after = 0
+    while after < head.seq:
+        rows = await link.fetch(QUERIES["journal_slice"], head.room, head.gen, after, head.seq, SLICE_ROWS)
+        if not rows:
+            return
+        after = rows[-1][0]
+        yield rows
+
+
+def _calls(image: RoomImage) -> Iterator[list[Write]]:
+    """Slices put together to calls of about CALL_BYTES."""
+    call: list[Write] = []
+    size = 0
+    for write in image.writes():
+        weight = len(write[2]) if len(write) == 3 else len(write[1]) * MEMBER_WEIGHT
+        if call and size + weight > CALL_BYTES:
+            yield call
+            call, size = [], 0
+        call.append(write)
+        size += weight
+    if call:
+        yield call

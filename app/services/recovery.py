@@ -1,0 +1,256 @@
+"""When the live state was lost: comparing each room with its journal, fencing it, having it rebuilt.
+
+One Recovery runs in the background process ``jobs`` of each instance; other processes ask it through the control
+channel. Not here: the rebuild itself (``infrastructure/rebuild.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+import ujson
+
+from app.core.clock import mono
+from app.core.errors import StorageUnavailable
+from app.core.ids import RoomId
+from app.infrastructure.journal import Head, Journal
+from app.infrastructure.rebuild import Overtaken, Rebuilder
+
+RETRY_SEC: Final = (5.0, 60.0)
+"""First and longest pause before a rebuild that failed is tried again (FLT-090)."""
+ASK_SEC: Final = 1.0
+"""How often one process asks for the same room at most."""
+UNREACHABLE_SEC: Final = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class LiveRooms(Protocol):
+    """What the comparison asks of the engine (``engine_jobs.EngineJobs``)."""
+
+    async def headers(self, room_ids: Sequence[RoomId]) -> Sequence[dict[str, Any] | None]:
+        """Headers as stored, None for a room without; ``verified`` = compared since this live store began to run."""
+        ...
+
+    async def fence(self, room_id: RoomId, gen: int, epoch: int) -> bool:
+        """Stop the room if its live state is of this generation and not of a later epoch."""
+        ...
+
+    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int) -> bool:
+        """Let the room answer if it still stands exactly there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why a room has to be rebuilt, in the words of the log line (FLT-090)."""
+
+    head: Head
+    reason: str
+    header: dict[str, Any] | None
+
+
+def judge(head: Head, header: dict[str, Any] | None) -> Finding | None:
+    """Compare a room's live header with its journal head, read in the order head, header. None: it may answer.
+
+    A live state that is further than the journal has facts that are not stored yet, and is right (ENG-277).
+    """
+    reason = ""
+    if header is None:
+        reason = "" if head.deleted else "missing"
+    elif header["gen"] > head.gen:
+        reason = ""
+    elif header["gen"] < head.gen:
+        reason = f"of generation {int(header['gen'])}, journal has {head.gen}"
+    elif header["fenced"]:
+        reason = "fenced"
+    elif header["epoch"] < head.epoch:
+        reason = f"of epoch {int(header['epoch'])}, journal has {head.epoch}"
+    elif header["seq"] < head.seq:
+        reason = f"behind by {head.seq - int(header['seq'])}"
+    elif head.deleted and not header["deleted"]:
+        reason = "deleted in the journal"
+    return Finding(head, reason, header) if reason else None
+
+
+@dataclass(slots=True)
+class _Attempts:
+    next_try: float = 0.0
+    pause: float = RETRY_SEC[0]
+
+
+class Recovery:
+    """Compares rooms with their journal at start, after each reconnect, every ``resync_sec``, and when asked.
+
+    ``known``: ids of the rooms in the live store. ``publish``: send a text to the channel of commits; ``announce``:
+    tell every process to read a room anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        live: LiveRooms,
+        rebuilder: Rebuilder,
+        known: Callable[[], Awaitable[Iterable[RoomId]]],
+        publish: Callable[[str], Awaitable[None]],
+        announce: Callable[[RoomId], Awaitable[None]],
+        resync_sec: float,
+    ) -> None:
+        self._journal = journal
+        self._live = live
+        self._rebuilder = rebuilder
+        self._known = known
+        self._publish = publish
+        self._announce = announce
+        self._resync_sec = resync_sec
+        self._wake = asyncio.Event()
+        self._asked: set[RoomId] = set()
+        self._all_at = 0.0
+        self._attempts: dict[RoomId, _Attempts] = {}
+        self.compared = asyncio.Event()
+        """Set once every room was compared, or a store was found away: the process does its work."""
+
+    def ask(self, room_id: RoomId) -> None:
+        """Compare this room soon (message ``rebuild <room>`` of the control channel)."""
+        self._asked.add(room_id)
+        self._wake.set()
+
+    async def ask_all(self) -> None:
+        """Compare every room now: the live store may be another than before."""
+        self._all_at = 0.0
+        self._wake.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set. Never ends by an error of a store or a room."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                try:
+                    await self._turn()
+                except StorageUnavailable:
+                    self.compared.set()
+                    await asyncio.wait([stopping], timeout=UNREACHABLE_SEC)
+                    continue
+                self.compared.set()
+                await self._sleep(stopping)
+        finally:
+            stopping.cancel()
+
+    async def ensure(self, room_id: RoomId) -> bool:
+        """Compare one room, and rebuild it if need be; True when it may answer afterwards."""
+        findings = await self._compare(await self._journal.current_heads(room_id), [room_id])
+        await self._mend(findings)
+        return not findings or room_id not in self._attempts
+
+    async def ensure_all(self) -> int:
+        """Compare every room and rebuild those that need it; the number of rooms that needed it."""
+        heads = await self._journal.current_heads()
+        findings = await self._compare(heads, await self._known())
+        await self._mend(findings)
+        return len(findings)
+
+    async def _turn(self) -> None:
+        if mono() >= self._all_at:
+            self._all_at = mono() + self._resync_sec
+            self._asked.clear()
+            try:
+                await self.ensure_all()
+            except StorageUnavailable:
+                self._all_at = 0.0
+                raise
+        while self._asked:
+            await self.ensure(self._asked.pop())
+
+    async def _sleep(self, stopping: asyncio.Future[Any]) -> None:
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            pause = max(0.0, self._all_at - mono())
+            await asyncio.wait([stopping, waking], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
+
+    async def _compare(self, heads: Sequence[Head], live_ids: Iterable[RoomId]) -> list[Finding]:
+        """Findings of all rooms. The headers are read after the heads: a healthy live state is never behind then."""
+        by_room = {head.room: head for head in heads}
+        rooms = sorted({*by_room, *live_ids})
+        findings = []
+        for room, header in zip(rooms, await self._live.headers(rooms), strict=True):
+            head = by_room.get(room)
+            finding = judge(head, header) if head is not None else None
+            if finding is not None:
+                findings.append(finding)
+            elif header is not None and not header["verified"]:
+                await self._live.verify(room, int(header["gen"]), int(header["epoch"]), int(header["seq"]))
+                log.info("room_verified", room=room, seq=int(header["seq"]))
+        return findings
+
+    async def _mend(self, findings: Sequence[Finding]) -> None:
+        now = mono()
+        # A room that is fine again, by whomever it was mended, starts from the first pause next time.
+        due = [f for f in findings if self._attempts.setdefault(f.head.room, _Attempts()).next_try <= now]
+        if not due:
+            return
+        for finding in due:
+            await self._fence(finding)
+        await self._publish(ujson.dumps({"reset": [finding.head.room for finding in due]}))
+        # Small rooms first: many of them answer again before one huge one is read.
+        async with self._rebuilder.session() as link:
+            for finding in sorted(due, key=lambda f: f.head.seq):
+                await self._rebuild(link, finding)
+
+    async def _fence(self, finding: Finding) -> None:
+        head, header = finding.head, finding.header
+        log.warning("room_fenced", room=head.room, reason=finding.reason, gen=head.gen, journal_seq=head.seq)
+        if header is not None and not header["fenced"]:
+            await self._live.fence(head.room, int(header["gen"]), int(header["epoch"]))
+
+    async def _rebuild(self, link: Any, finding: Finding) -> None:
+        room = finding.head.room
+        attempts = self._attempts[room]
+        log.info("rebuild_started", room=room, events=finding.head.seq)
+        try:
+            rebuilt = await self._rebuilder.rebuild(link, finding.head)
+        except StorageUnavailable:
+            raise
+        except Overtaken:
+            log.info("rebuild_overtaken", room=room)
+            return
+        except Exception as error:
+            attempts.next_try = mono() + attempts.pause
+            log.exception("rebuild_failed", room=room, reason=str(error), next_try_sec=attempts.pause)
+            attempts.pause = min(attempts.pause * 2, RETRY_SEC[1])
+            return
+        if rebuilt is None:
+            log.info("rebuild_elsewhere", room=room)
+            return
+        del self._attempts[room]
+        log.info("rebuild_ended", room=room, events=rebuilt.head.seq, tickets=rebuilt.tickets, seconds=rebuilt.seconds)
+        await self._announce(room)
+
+
+class RebuildRequests:
+    """Asks for the rebuild of a room that answered "fenced", at most once a second per room and process.
+
+    ``publish``: send a text to the control channel.
+    """
+
+    def __init__(self, publish: Callable[[str], Awaitable[None]]) -> None:
+        self._publish = publish
+        self._asked: dict[RoomId, float] = {}
+
+    async def ask(self, room_id: RoomId) -> None:
+        """Ask, unless it was asked within the last second. A store that is away gets no request and needs none."""
+        now = mono()
+        if now - self._asked.get(room_id, -ASK_SEC) < ASK_SEC:
+            return
+        self._asked[room_id] = now
+        try:
+            await self._publish(f"rebuild {room_id}")
+        except StorageUnavailable:
+            del self._asked[room_id]
