@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 from app.core.clock import wall_ms
+from app.core.runtime import Runtime
 from app.core.secret import REDACTED, Secret
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -75,6 +76,23 @@ def configure(
         library.handlers.clear()
         library.propagate = True
         library.setLevel(LEVELS["warning"])
+
+
+def configure_for(runtime: Runtime) -> None:
+    """``configure`` for a process of the server."""
+    settings = runtime.settings
+    configure(
+        level=settings.log_level,
+        form=settings.log_format,
+        instance=runtime.instance_id,
+        secrets=[
+            settings.secret,
+            settings.secret_previous,
+            settings.admin_key,
+            settings.public_api_key,
+            *(Secret(url) for url in (runtime.valkey_url, runtime.database_url) if not runtime.is_private),
+        ],
+    )
 
 
 class _Forward(logging.Handler):

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from app.core.clock import mono
 from app.core.parent_death import die_with_parent_before_exec
 from app.infrastructure.store_binaries import Binaries, Identity
@@ -27,7 +29,12 @@ from app.infrastructure.store_probe import PG_USER, postgres_answers, valkey_ans
 
 START_DEADLINE_SEC: Final = 30.0
 """Longest wait for a child that answers; a large AOF is read before Valkey does."""
+SHORT_LIFE_SEC: Final = 2.0
+MAX_SHORT_LIVES: Final = 10
 _POLL_SEC: Final = 0.01
+
+
+log = structlog.get_logger(__name__)
 
 
 class EmbeddedError(Exception):
@@ -43,9 +50,14 @@ class Child:
     log: Path
     identity: Identity
     process: subprocess.Popen[bytes] | None = None
+    next_start: float | None = None
+    """When to start it again; None while it runs."""
+    _born: float = 0.0
+    _short_lives: int = 0
 
     def spawn(self) -> None:
         """Start the process in a group of its own, bound to the calling thread's life."""
+        self._born, self.next_start = mono(), None
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 self.command,
@@ -62,6 +74,22 @@ class Child:
     def is_running(self) -> bool:
         """True while the process has not ended."""
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return None if self.process is None else self.process.returncode
+
+    @property
+    def is_hopeless(self) -> bool:
+        """True when it ended right after its start too often."""
+        return self._short_lives >= MAX_SHORT_LIVES
+
+    def note_death(self) -> None:
+        """Fix when it is started again: at once, later after each short life."""
+        now = mono()
+        self._short_lives = self._short_lives + 1 if now - self._born < SHORT_LIFE_SEC else 0
+        self.next_start = now + (0.0 if self._short_lives < 2 else min(0.1 * 2**self._short_lives, 2.0))
 
     def log_tail(self) -> str:
         """Last lines it wrote, for an error message."""
@@ -133,11 +161,23 @@ class PrivateStores:
         """Names of the children that have ended."""
         return [name for name, child in self.children.items() if not child.is_running()]
 
+    def watch(self) -> bool:
+        """Start dead children again, without waiting for them; False when one of them does not stay alive."""
+        for name in self.dead():
+            child = self.children[name]
+            if child.next_start is None:
+                child.note_death()
+                log.error("private_store_died", store=name, exit_code=child.exit_code, said=child.log_tail())
+            if child.is_hopeless:
+                return False
+            if child.next_start is not None and mono() >= child.next_start:
+                child.spawn()
+                log.info("private_store_started_again", store=name)
+        return True
+
     def restart(self, name: str) -> None:
         """Start the dead child ``name`` again on its data and wait until it answers; EmbeddedError if it does not."""
-        child = self.children[name]
-        child.end(signal.SIGKILL, 5)
-        child.spawn()
+        self.children[name].spawn()
         self._await(name)
 
     def stop(self) -> None:

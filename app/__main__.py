@@ -1,0 +1,50 @@
+"""The command line: ``python -m app serve | migrate | check | docs [--check]``.
+
+Light on purpose: every process of the server imports this module again when it is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code. 78 = refused by its configuration (CFG-179)."""
+    from app.core.settings import Refused
+
+    parser = argparse.ArgumentParser(prog="python -m app", description="Queue Manager: a self-hosted waiting room.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve", help="run the server")
+    migrate = commands.add_parser("migrate", help="bring the shared Postgres' schema up to this build")
+    migrate.add_argument("--post", action="store_true", help="also take away what the release before still used")
+    commands.add_parser("check", help="read the settings, look at the shared stores, start nothing")
+    docs = commands.add_parser("docs", help="write the generated documents")
+    docs.add_argument("--check", action="store_true", help="write nothing; fail when one is out of date")
+    chosen = parser.parse_args(arguments)
+    try:
+        return _run(chosen)
+    except Refused as refusal:
+        sys.stderr.write(refusal.block() + "\n")
+        return Refused.EXIT_CODE
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "docs":
+        from app.core.settings_docs import write_documents
+
+        return write_documents(check=chosen.check)
+    from app.core.settings_rules import load
+
+    loaded = load()
+    if chosen.command == "serve":
+        from app.process.start import serve
+
+        return serve(loaded)
+    from app.process import commands
+
+    return commands.check(loaded) if chosen.command == "check" else commands.migrate(loaded, post=chosen.post)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The first look at the shared stores: what refuses a start for good, and what may pass by itself.
+
+Source: docs/spec/01 CFG-185 and CFG-186, docs/spec/07 FLT-047, FLT-052 to FLT-057.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+
+import asyncpg
+import structlog
+from redis import exceptions as wrong
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+log = structlog.get_logger(__name__)
+
+_CREDENTIALS: Final = (
+    wrong.AuthenticationError,
+    wrong.AuthorizationError,
+    wrong.NoPermissionError,
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+)
+_CREDENTIAL_WORDS: Final = ("WRONGPASS", "NOAUTH", "NOPERM", "invalid password", "ACL")
+_POSTGRES_TIMEOUT_SEC: Final = 5.0
+
+
+class StoreRefused(Exception):
+    """A store that will not let this server work, however long it waits; names the kind and never the address."""
+
+
+async def check_valkey(url: str, timeout_sec: float) -> str | None:
+    """Reach Valkey once.
+
+    Returns:
+        None when it answers, else the first words of an error that may pass by itself.
+
+    Raises:
+        StoreRefused: credentials, host name, certificate, or a cluster.
+    """
+    client = Redis.from_url(
+        url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout_sec, socket_connect_timeout=timeout_sec, protocol=2
+    )
+    try:
+        memory: dict[str, Any] = await client.info("memory")
+        cluster: dict[str, Any] = await client.info("cluster")
+    except (wrong.RedisError, OSError) as error:
+        _refuse_for_good(error, "VALKEY_URL", "Valkey")
+        return _first_words(error)
+    finally:
+        with contextlib.suppress(wrong.RedisError, OSError):
+            await client.aclose()
+    if cluster.get("cluster_enabled") == 1:
+        raise StoreRefused("the server behind VALKEY_URL is a cluster, and this build speaks to a single Valkey only.")
+    if (policy := memory.get("maxmemory_policy")) != "noeviction":
+        log.warning(
+            "valkey_may_evict", maxmemory_policy=policy, wanted="noeviction", risk="parts of a room could vanish"
+        )
+    return None
+
+
+async def check_postgres(url: str) -> str | None:
+    """Reach Postgres once; as ``check_valkey``, with StoreRefused also for a database that does not exist."""
+    try:
+        link = await asyncpg.connect(url, timeout=_POSTGRES_TIMEOUT_SEC)
+    except asyncpg.InvalidCatalogNameError as error:
+        raise StoreRefused(
+            "the database that DATABASE_URL names does not exist. Create it, or correct DATABASE_URL."
+        ) from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        _refuse_for_good(error, "DATABASE_URL", "Postgres")
+        return _first_words(error)
+    await link.close()
+    return None
+
+
+def _refuse_for_good(error: BaseException, variable: str, store: str) -> None:
+    for cause in _causes(error):
+        if isinstance(cause, _CREDENTIALS) or any(word in str(cause) for word in _CREDENTIAL_WORDS):
+            raise StoreRefused(
+                f"{store} refuses the credentials of {variable}. Correct user and password in {variable}."
+            ) from error
+        if isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            raise StoreRefused(f"the host name in {variable} does not resolve. Correct {variable}.") from error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise StoreRefused(
+                f"the TLS certificate of {store} does not verify. Set the CA that signed it, or correct {variable}."
+            ) from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _first_words(error: BaseException) -> str:
+    """Kind and beginning of an error; addresses of libraries' texts are cut off by the length."""
+    return f"{type(error).__name__}: {str(error)[:60]}"

@@ -1,0 +1,176 @@
+"""Sanic's worker manager, with our own watch over the processes and our own stop.
+
+All starting is done by main's one thread: the death signal of a child follows the *thread* that started it. Tried with
+Sanic 25.12; ``tests/process/test_sanic_internals.py`` names what is relied on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import Any, Final
+
+import structlog
+from sanic.worker.manager import WorkerManager
+from sanic.worker.process import ProcessState, WorkerProcess
+
+from app.core.clock import mono
+from app.core.runtime import SERVER_NAME, Runtime
+from app.infrastructure.embedded import PrivateStores
+from app.process.state_table import StateTable
+from app.process.stop import StopWish
+from app.process.watch import Lives
+from workers.runner import BACKGROUND, LAST, STOP_SIGNAL, run_process
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SEC: Final = 0.25
+"""Longest pause between two looks; a death, a signal and a message end it at once."""
+_HARD_STOP_SEC: Final = 5.0
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the manager works with besides Sanic's own arguments, and what came of it."""
+
+    runtime: Runtime
+    table: StateTable
+    wish: StopWish
+    stores: PrivateStores | None
+    announce: Callable[[], None]
+    """Called once, when every process is ready."""
+    exit_code: int = 0
+    lives: dict[str, Lives] = field(default_factory=dict)
+
+
+class Manager(WorkerManager):
+    """Runs the web workers and the background processes until a stop is asked for or nothing helps any more."""
+
+    def __init__(self, plan: Plan, *args: Any) -> None:
+        super().__init__(*args)
+        self._plan = plan
+        self._is_announced = False
+        plan.wish.install()  # Sanic's constructor has just put its own handlers in place
+        for name in BACKGROUND:
+            kwargs = {"name": name, "runtime": plan.runtime, "states": plan.table}
+            self.manage(name, run_process, kwargs, transient=False, restartable=True)
+
+    def run(self) -> None:
+        """Start everything, watch it, and stop it in order."""
+        try:
+            self.start()  # type: ignore[no-untyped-call]
+            while not self._plan.wish.is_asked and not self._plan.exit_code:
+                self._look()
+        finally:
+            self._stop()
+
+    def _look(self) -> None:
+        plan = self._plan
+        alive = [process for process in self.processes if _is_alive(process)]
+        sentinels = [process._current_process.sentinel for process in alive]
+        sources: list[Any] = [plan.table.reader, plan.wish, self.monitor_subscriber, *sentinels]
+        wait(sources, timeout=_LOOK_SEC)
+        plan.wish.drain()
+        plan.table.drain()
+        self._read_messages()
+        if not self._is_announced and all(plan.table.is_ready(process.name) for process in self._all()):
+            self._is_announced = True
+            plan.announce()
+        for process in self._all():
+            self._see_to(process)
+        if plan.stores is not None and not plan.stores.watch():
+            self._give_up("private_store")
+
+    def _see_to(self, process: WorkerProcess) -> None:
+        """Start a dead process again when it is due."""
+        lives = self._plan.lives.setdefault(process.name, Lives())
+        if _is_alive(process):
+            return
+        if lives.due is None:
+            lives.note_death(was_ready=self._plan.table.is_ready(process.name))
+            self._plan.table.forget_ready(process.name)
+            log.error("process_died", process=process.name, exit_code=process.exitcode)
+        if lives.is_hopeless:
+            self._give_up(process.name)
+        elif lives.due is not None and mono() >= lives.due and not self._plan.wish.is_asked:
+            process.restart()  # type: ignore[no-untyped-call]
+            lives.note_birth()
+            log.info("process_started_again", process=process.name, pid=process.pid)
+
+    def _give_up(self, name: str) -> None:
+        log.error("gave_up", process=name, why="it does not stay alive")
+        self._plan.exit_code = 1
+
+    def _read_messages(self) -> None:
+        """Workers speak to the manager through Sanic: all that is heeded is the wish to stop."""
+        while self.monitor_subscriber.poll():
+            if self.monitor_subscriber.recv() == "__TERMINATE__":
+                self._plan.wish.ask()
+
+    def _all(self) -> Iterable[WorkerProcess]:
+        return sorted(self.processes, key=lambda process: str(process.name))
+
+    def _stop(self) -> None:
+        """Not ready; web workers; background processes; the drainer, so that what it holds is stored (CFG-192)."""
+        runtime = self._plan.runtime
+        runtime.stopping.set()
+        log.info("stop_begun", hurried=self._plan.wish.is_hurried)
+        drain = runtime.settings.shutdown_drain_ms / 1000
+        kept = min(2.0, max(0.25, drain / 4))  # CFG-196
+        began = mono()
+        web = [process for process in self._all() if process.name.startswith(SERVER_NAME)]
+        last = [process for process in self._all() if process.name == f"Sanic-{LAST}-0"]
+        others = [process for process in self._all() if process not in web and process not in last]
+        was_alive = {process.name for process in last if _is_alive(process)}
+        self._end(web, began + max(0.0, drain - kept), may_hurry=True)
+        self._end(others, began + drain - kept / 2)
+        self._end(last, began + drain)
+        for process in self._all():
+            process.set_state(ProcessState.TERMINATED, True)  # Sanic waits for this word before it lets main end
+        if any(process.exitcode != 0 for process in last if process.name in was_alive):
+            log.error(
+                "shutdown WITH STORAGE FAILING", since="changes after the last good commit are not in the journal"
+            )
+            self._plan.exit_code = 1
+
+    def _end(self, processes: list[WorkerProcess], until: float, *, may_hurry: bool = False) -> None:
+        """Ask each to stop, wait until ``until``, then kill."""
+        for process in processes:
+            _send(process, STOP_SIGNAL)
+        while left := [process for process in processes if _is_alive(process)]:
+            if mono() >= until or (may_hurry and self._plan.wish.is_hurried):
+                break
+            pause = min(_LOOK_SEC, max(0.0, until - mono()))
+            sources: list[Any] = [self._plan.wish, *(process._current_process.sentinel for process in left)]
+            wait(sources, timeout=pause)
+            self._plan.wish.drain()
+            self._plan.table.drain()
+        for process in left:
+            log.warning("process_killed", process=process.name, pid=process.pid)
+            _send(process, signal.SIGKILL)
+            process._current_process.join(_HARD_STOP_SEC)
+
+
+def _is_alive(process: WorkerProcess) -> bool:
+    return bool(process.is_alive())  # type: ignore[no-untyped-call]
+
+
+def _send(process: WorkerProcess, number: signal.Signals) -> None:
+    if _is_alive(process) and process.pid:
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def print_line(text: str) -> None:
+    """The one line on stdout; a reader that has gone away is no reason to end."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return

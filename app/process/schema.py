@@ -1,0 +1,75 @@
+"""The schema at start: brought up before any process writes, or as soon as Postgres answers (FLT-057, FLT-140)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from app.core.errors import StorageUnavailable
+from app.core.settings import Refused
+from app.infrastructure.migrate import MigrationRefused, migrate
+from app.infrastructure.postgres import Postgres
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_SEC: Final = 1.0
+_LAST_PAUSE_SEC: Final = 30.0
+
+
+@contextmanager
+def bring_up_schema(database_url: str, *, is_private: bool) -> Iterator[None]:
+    """Migrate now; while Postgres cannot be reached, go on trying for as long as the block lasts.
+
+    Raises:
+        Refused: the schema cannot be brought to this build (CFG-184).
+    """
+    if apply_migrations(database_url):
+        yield
+        return
+    if is_private:
+        raise Refused("the private Postgres went away during the start. See the log lines above.")
+    done = threading.Event()
+    late = threading.Thread(target=_try_on, args=(database_url, done), name="late-migration", daemon=True)
+    late.start()
+    try:
+        yield
+    finally:
+        done.set()
+        late.join(2)
+
+
+def apply_migrations(database_url: str) -> bool:
+    """Apply what is missing; False when Postgres cannot be reached. Refused: see ``bring_up_schema``."""
+    try:
+        applied = asyncio.run(_migrate(database_url))
+    except StorageUnavailable:
+        return False
+    except MigrationRefused as error:
+        raise Refused(f"the Postgres schema cannot be used: {error}. Nothing was changed by this start.") from error
+    if applied:
+        log.info("schema_migrated", files=applied)
+    return True
+
+
+async def _migrate(database_url: str) -> list[str]:
+    postgres = Postgres(database_url, max_size=1)
+    try:
+        return await migrate(postgres)
+    finally:
+        await postgres.close()
+
+
+def _try_on(database_url: str, done: threading.Event) -> None:
+    pause = _FIRST_PAUSE_SEC
+    while not done.wait(pause):
+        try:
+            if apply_migrations(database_url):
+                return
+        except Refused as error:
+            log.error("schema_not_usable", why=str(error))  # noqa: TRY400 - the sentence says it all
+        pause = min(pause * 2, _LAST_PAUSE_SEC)

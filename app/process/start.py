@@ -1,0 +1,237 @@
+"""From settings to a served port, step by step, and back.
+
+Order: everything that can be refused without changing anything, then stores, keys, schema, processes. Whatever was
+opened is closed in the opposite order, also when a step fails or a signal comes in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import secrets
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from app.core import log as logging_setup
+from app.core.clock import wall_ms
+from app.core.runtime import Runtime
+from app.core.secret import Secret
+from app.core.settings import ConfigWarning, Loaded, Refused, Settings
+from app.core.version import VERSION
+from app.infrastructure.embedded import EmbeddedError, PrivateStores
+from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.store_binaries import NoBinaries
+from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
+from app.infrastructure.valkey import client_url
+from app.process.data_dir import DataDir
+from app.process.manager import Manager, Plan, print_line
+from app.process.schema import bring_up_schema
+from app.process.state_table import StateTable, TableMaker
+from app.process.stop import StopEarly, StopWish
+from app.process.web import build_app, worker_app
+from workers.runner import PG_CONNECTIONS
+
+log = structlog.get_logger(__name__)
+
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted; a surge opens many at once."""
+_PRIVATE_PG_RESERVE: Final = 10
+
+
+def serve(loaded: Loaded) -> int:
+    """Run the server until it is stopped; the exit code (0 orderly, 1 failed, 78 refused)."""
+    for line in [item.message for item in loaded.warnings] + list(loaded.hardening):
+        say(line)
+    wish = StopWish()
+    wish.install()
+    with ExitStack() as held:
+        held.callback(wish.close)
+        try:
+            return _serve(loaded, wish, held)
+        except StopEarly:
+            return 0
+        except (NoBinaries, StoreRefused) as error:
+            raise Refused(str(error)) from error
+        except EmbeddedError as error:
+            say(f"cannot start: {error}")
+            return 1
+
+
+def say(line: str) -> None:
+    """A plain line for the operator, on stderr; written at any LOG_LEVEL (CFG-027)."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
+    settings = loaded.settings
+    _log_for_main(settings)
+    sock = held.enter_context(bind(settings.host, settings.port))
+    data_dir = None
+    if settings.store == "embedded":
+        data_dir = DataDir.open(settings.data_dir)
+        held.callback(data_dir.close)
+    file_warning = raise_file_limit(settings.max_connections)
+    stores = None
+    if settings.store == "valkey":
+        valkey_url, database_url = shared_urls(settings)
+        asyncio.run(_check_shared(valkey_url, database_url, settings))
+    else:
+        stores = PrivateStores(data_dir.path if data_dir else None, settings.pg_pool_max + _PRIVATE_PG_RESERVE)
+        stores.start()
+        held.callback(stores.stop)
+        valkey_url, database_url = stores.valkey_url, stores.database_url
+    wish.check()
+    settings, states, key_warnings = with_keys(settings, data_dir)
+    table = RateLimiter.create(workers=settings.workers, max_keys=settings.rate_limit_max_keys)
+    held.callback(table.close)
+    runtime = Runtime(
+        settings=settings,
+        valkey_url=valkey_url,
+        database_url=database_url,
+        instance_id=settings.instance_id,
+        rate_table_name=table.name,
+        started_at=wall_ms(),
+        main_pid=os.getpid(),
+        is_private=stores is not None,
+        warnings=(*loaded.warnings, *key_warnings, *file_warning),
+        hardening=loaded.hardening,
+        key_states=states,
+        pg_share=max(1, (settings.pg_pool_max - sum(PG_CONNECTIONS.values())) // settings.workers),
+    )
+    logging_setup.configure_for(runtime)
+    held.enter_context(bring_up_schema(database_url, is_private=stores is not None))
+    wish.check()
+    return run_manager(runtime, sock, wish, stores)
+
+
+def run_manager(runtime: Runtime, sock: socket.socket, wish: StopWish, stores: PrivateStores | None) -> int:
+    """Hand over to Sanic's manager, with our own parts in place of three of its own."""
+    from sanic import Sanic
+    from sanic.mixins import startup
+    from sanic.worker.loader import AppLoader
+
+    settings = runtime.settings
+    address = sock.getsockname()
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    line = f"listening on http://{host}:{address[1]} store={settings.store} instance={runtime.instance_id}"
+    line += f" version={VERSION}"
+    table = StateTable()
+    plan = Plan(runtime, table, wish, stores, partial(print_line, line))
+    Sanic.start_method = "spawn"
+    parts: Any = startup
+    parts.Manager = partial(TableMaker, table)
+    parts.WorkerManager = partial(Manager, plan)
+    app = build_app(runtime)
+    app.prepare(
+        sock=sock,
+        workers=settings.workers,
+        protocol=getattr(app.ctx, "protocol", None),
+        backlog=BACKLOG,
+        motd=False,
+        access_log=False,
+    )
+    Sanic.serve(primary=app, app_loader=AppLoader(factory=partial(worker_app, runtime)))
+    return plan.exit_code
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """The listening socket, bound and not yet listening; Refused when the address cannot be had (CFG-016)."""
+    name = host.removeprefix("[").removesuffix("]")
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise Refused(f'HOST="{host}" is not an address of this machine ({error.strerror}). Correct HOST.') from error
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise Refused(
+            f'PORT="{port}" on HOST="{host}" cannot be listened on ({error.strerror}). '
+            "Stop what uses it, or set another PORT or HOST."
+        ) from error
+    return sock
+
+
+def shared_urls(settings: Settings) -> tuple[str, str]:
+    """Addresses of the shared stores as the clients read them."""
+    if settings.valkey_url is None or settings.database_url is None:
+        raise Refused("STORE=valkey needs VALKEY_URL and DATABASE_URL.")
+    valkey = client_url(settings.valkey_url.reveal(), str(settings.valkey_ca_file or "") or None)
+    database = settings.database_url.reveal()
+    if settings.pg_ca_file is not None:
+        joint = "&" if "?" in database else "?"
+        database += f"{joint}sslmode=verify-full&sslrootcert={settings.pg_ca_file.absolute()}"
+    return valkey, database
+
+
+def with_keys(settings: Settings, data_dir: DataDir | None) -> tuple[Settings, dict[str, str], list[ConfigWarning]]:
+    """Settings with SECRET and ADMIN_KEY, made where none was set, and what is said of them (CFG-047, CFG-050)."""
+    states = {
+        name: "set" if value else "unset"
+        for name, value in (
+            ("SECRET", settings.secret),
+            ("SECRET_PREVIOUS", settings.secret_previous),
+            ("ADMIN_KEY", settings.admin_key),
+            ("PUBLIC_API_KEY", settings.public_api_key),
+        )
+    }
+    if not settings.secret:
+        states["SECRET"] = "generated"  # noqa: S105
+        made = data_dir.generated_secret() if data_dir else Secret(secrets.token_urlsafe(32))
+        settings = replace(settings, secret=made)
+    if not settings.admin_key:
+        states["ADMIN_KEY"] = "generated"
+        if data_dir:
+            settings = replace(settings, admin_key=data_dir.generated_admin_key())
+            say(f"ADMIN_KEY is not set: the key in use is in {data_dir.admin_key_path.absolute()}")
+        else:
+            settings = replace(settings, admin_key=Secret(secrets.token_urlsafe(24)))
+            say(f"ADMIN_KEY is not set: using {settings.admin_key.reveal()} until the server stops")
+    warnings = data_dir.open_key_warnings() if data_dir else []
+    for warning in warnings:
+        say(warning.message)
+    return settings, states, warnings
+
+
+def raise_file_limit(max_connections: int) -> list[ConfigWarning]:
+    """Raise the soft limit of open files to the hard one; a warning when that is not enough (CFG-177)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    needed = 2 * max_connections + 512
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        return []
+    message = f"MAX_CONNECTIONS={max_connections} asks for {needed} open files, and this process may have {hard}"
+    say(message)
+    return [ConfigWarning("out_of_bounds", "MAX_CONNECTIONS", str(max_connections), max_connections, message)]
+
+
+async def _check_shared(valkey_url: str, database_url: str, settings: Settings) -> None:
+    timeout = settings.valkey_timeout_ms / 1000
+    valkey, postgres = await asyncio.gather(check_valkey(valkey_url, timeout), check_postgres(database_url))
+    if valkey is not None:
+        log.warning("valkey: unreachable at boot", said=valkey)
+    if postgres is not None:
+        log.warning("postgres: unreachable at boot", said=postgres)
+
+
+def _log_for_main(settings: Settings) -> None:
+    known: list[Any] = [
+        settings.secret, settings.secret_previous, settings.admin_key, settings.public_api_key,
+        settings.valkey_url, settings.database_url,
+    ]  # fmt: skip
+    logging_setup.configure(
+        level=settings.log_level, form=settings.log_format, instance=settings.instance_id, secrets=known
+    )

@@ -1,0 +1,188 @@
+"""A server under test: started as an operator starts it, stopped or killed by its process id.
+
+``QM_SERVER_CMD`` runs the tests against another server command, with the same environment (CFG-090).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SEC = 60.0
+LIMITS = (
+    "JOIN_LIMIT_PER_MIN", "CHECK_LIMIT_PER_MIN", "STATUS_LIMIT_PER_MIN", "WAITING_LIMIT_PER_MIN", "SSE_PER_IP",
+    "SSE_MAX_TOTAL", "ADMIN_AUTH_FAIL_PER_MIN",
+)  # fmt: skip
+
+
+class ServerEnded(AssertionError):
+    """The server ended, or did not listen in time; the text carries its stderr."""
+
+
+class Server:
+    """``with Server(env={...}, workers=2) as server:`` - a running server with a directory of its own.
+
+    The environment is CFG-091's (limits off, a key, a secret, any free port) plus ``env``, in which None unsets. A
+    restart keeps ``base``, and with ``STORE=embedded`` the state.
+    """
+
+    def __init__(self, env: dict[str, str | None] | None = None, *, workers: int = 2, command: list[str] | None = None):
+        self.base = Path(tempfile.mkdtemp(prefix="qm-test-"))
+        self.admin_key = secrets.token_hex(16)
+        given: dict[str, str | None] = {
+            **{name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
+            "PORT": "0",
+            "HOST": "127.0.0.1",
+            "STORE": "memory",
+            "DATA_DIR": str(self.base / "data"),
+            "ADMIN_KEY": self.admin_key,
+            "SECRET": secrets.token_hex(32),
+            "QM_WORKERS": str(workers),
+            "SHUTDOWN_GRACE_MS": "0",
+            "SHUTDOWN_DRAIN_MS": "15000",  # a bound for a busy machine; a stop takes as long as it needs
+            **dict.fromkeys(LIMITS, "0"),
+            **(env or {}),
+        }
+        self.env = {name: value for name, value in given.items() if value is not None}
+        own = os.environ.get("QM_SERVER_CMD")
+        self.command = command or (shlex.split(own) if own is not None else [sys.executable, "-m", "app", "serve"])
+        assert self.command, "QM_SERVER_CMD is empty"
+        self.process: subprocess.Popen[str] | None = None
+        self.line = ""
+        self.url = ""
+        self._err_path = self.base / "stderr.txt"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server itself."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        """All that the server has written to stderr, over its restarts."""
+        return self._err_path.read_text(errors="replace") if self._err_path.exists() else ""
+
+    def start(self, *, wait: bool = True) -> Server:
+        """Start it; returns when it listens, at once with ``wait=False``."""
+        with self._err_path.open("a") as err:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=err, text=True, process_group=0
+            )
+        if wait:
+            self.await_listening()
+        return self
+
+    def await_listening(self) -> None:
+        """Read the ``listening`` line; ServerEnded with what stderr says when it does not come."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        too_late = threading.Timer(START_SEC, self.process.kill)
+        too_late.start()
+        try:
+            self.line = self.process.stdout.readline().strip()
+        finally:
+            too_late.cancel()
+        match = re.search(r"listening on (http://\S+)", self.line)
+        if match is None:
+            raise ServerEnded(f"no listening line (exit code {self.process.wait(10)}); stderr:\n{self.stderr[-4000:]}")
+        self.url = match[1]
+
+    def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send ``sig`` to the started process."""
+        os.kill(self.pid, sig)
+
+    def kill_group(self, sig: signal.Signals) -> None:
+        """Send ``sig`` to the process group of the started process."""
+        os.killpg(self.pid, sig)
+
+    def wait(self, deadline_sec: float = 30.0) -> int:
+        """Exit code, once it has ended."""
+        assert self.process is not None
+        code = self.process.wait(deadline_sec)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def stop(self) -> int:
+        """An orderly stop; the exit code."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill(signal.SIGTERM)
+        return self.wait()
+
+    def restart(self) -> None:
+        """Stop and start on the same directory."""
+        self.stop()
+        self.start()
+
+    def descendants(self) -> dict[int, str]:
+        """Living processes that this server started, by id: their command lines."""
+        return {pid: line for pid, line in _children_of(self.pid).items() if line}
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.kill(signal.SIGTERM)
+                try:
+                    self.wait(15)
+                except subprocess.TimeoutExpired:
+                    self.kill()
+            self.wait()
+        if error is not None:
+            sys.stderr.write(f"--- stderr of the server ---\n{self.stderr[-6000:]}\n")
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+def is_running(pid: int) -> bool:
+    """True for a process that lives; one that is dead and not yet collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(claim, deadline_sec: float = 20.0) -> None:  # type: ignore[no-untyped-def]
+    """Return when ``claim()`` holds; AssertionError at the deadline."""
+    end = time.monotonic() + deadline_sec
+    while not claim():
+        assert time.monotonic() < end, "it did not become true in time"
+        time.sleep(0.01)
+
+
+def _children_of(root: int) -> dict[int, str]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found: dict[int, str] = {}
+    open_ends = [root]
+    while open_ends:
+        parent = open_ends.pop()
+        for pid, its_parent in parents.items():
+            if its_parent == parent and is_running(pid):
+                open_ends.append(pid)
+                try:
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                found[pid] = words.strip()
+    return found

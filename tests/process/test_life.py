@@ -1,0 +1,263 @@
+"""The life of the server's processes: start, stop, and the death of any of them.
+
+The application is a stand-in, since only the processes are looked at; see ``test_server`` for the real one.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.harness import Server, is_running, wait_for
+
+STANDIN = [sys.executable, "-m", "tests.process.standin"]
+
+
+def standin(tmp_path: Path, **env: str | None) -> Server:
+    return Server(env={"STANDIN_TRACE": str(tmp_path / "trace"), **env}, command=STANDIN)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with standin(tmp_path) as running:
+        yield running
+
+
+def who(server: Server) -> dict[str, int]:
+    answer: dict[str, int] = httpx.get(server.url + "/who", timeout=10).json()
+    return answer
+
+
+def web_pids(server: Server) -> set[int]:
+    """Processes that answer; asked until as many as there are workers have."""
+    found: set[int] = set()
+    wait_for(lambda: found.add(who(server)["pid"]) or len(found) == 2)
+    return found
+
+
+def run_dirs(server: Server) -> list[Path]:
+    """Run directories of this server's private stores, as seen in its children's command lines."""
+    words = [word for line in server.descendants().values() for word in line.split() if "qm-run-" in word]
+    return [Path(word.split("unixsocket:")[1]).parent for word in words if "unixsocket:" in word]
+
+
+def assert_nothing_left(server: Server, pids: dict[int, str], folders: list[Path]) -> None:
+    left = {pid: line for pid, line in pids.items() if is_running(pid)}
+    assert left == {}
+    assert [folder for folder in folders if folder.exists()] == []
+
+
+@pytest.mark.req("CFG-095")
+def test_it_prints_one_line_when_every_worker_accepts(server: Server) -> None:
+    assert server.line.startswith("listening on http://127.0.0.1:")
+    assert " store=memory instance=i:" in server.line
+    assert " version=" in server.line
+    assert web_pids(server) <= set(server.descendants())
+    server.kill(signal.SIGTERM)
+    assert server.process is not None
+    assert server.process.stdout is not None
+    assert server.process.stdout.read() == ""
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_in_order_and_leaves_nothing(server: Server, sig: signal.Signals) -> None:
+    pids, folders = server.descendants(), run_dirs(server)
+    assert folders
+
+    server.kill(sig)
+
+    assert server.wait() == 0
+    assert_nothing_left(server, pids, folders)
+
+
+def test_it_stops_in_order_when_its_whole_group_is_signalled(server: Server) -> None:
+    pids, folders = server.descendants(), run_dirs(server)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(httpx.get, server.url + "/slow", timeout=10)
+        wait_for(lambda: who(server)["ready"])
+
+        server.kill_group(signal.SIGTERM)
+
+        assert slow.result().status_code == 200
+    assert server.wait() == 0
+    assert_nothing_left(server, pids, folders)
+
+
+def test_it_takes_a_second_signal_that_comes_with_the_first_for_the_same(server: Server) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(httpx.get, server.url + "/slow", timeout=10)
+        wait_for(lambda: who(server)["ready"])
+
+        server.kill(signal.SIGTERM)
+        server.kill_group(signal.SIGTERM)
+
+        assert slow.result().status_code == 200
+    assert server.wait() == 0
+
+
+def test_it_ignores_signals_to_single_processes_of_its_own(server: Server) -> None:
+    before = server.descendants()
+    ours = [pid for pid, line in before.items() if "spawn_main" in line]
+
+    for pid in ours:
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+
+    assert web_pids(server) <= set(ours)
+    assert set(ours) <= set(server.descendants())
+
+
+@pytest.mark.req("CFG-096")
+def test_it_leaves_nothing_behind_when_killed(server: Server) -> None:
+    pids = server.descendants()
+    assert len(pids) > 6
+
+    server.kill(signal.SIGKILL)
+
+    wait_for(lambda: not any(is_running(pid) for pid in pids), deadline_sec=5)
+    assert server.wait() == -signal.SIGKILL
+
+
+def test_it_leaves_nothing_behind_when_killed_after_restarts(server: Server) -> None:
+    for pid in web_pids(server):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: sum("spawn_main" in line for line in server.descendants().values()) == 5)
+    pids = server.descendants()
+
+    server.kill(signal.SIGKILL)
+
+    wait_for(lambda: not any(is_running(pid) for pid in pids), deadline_sec=5)
+
+
+def test_it_serves_on_while_a_killed_worker_is_replaced(server: Server) -> None:
+    first, second = sorted(web_pids(server))
+
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not is_running(first))
+
+    for _ in range(50):
+        assert who(server)["pid"] != first
+    now: set[int] = set()
+    wait_for(lambda: now.add(who(server)["pid"]) or len(now) == 2)
+    assert second in now
+
+
+def test_it_gives_a_new_worker_the_number_of_the_dead_one(server: Server) -> None:
+    known: dict[int, int] = {}
+    wait_for(lambda: known.update({who(server)["pid"]: who(server)["index"]}) or len(known) == 2)
+    index = {}
+    for _ in range(40):
+        answer = who(server)
+        index[answer["pid"]] = answer["index"]
+    victim = min(index)
+
+    os.kill(victim, signal.SIGKILL)
+
+    wait_for(lambda: index.update({(seen := who(server))["pid"]: seen["index"]}) or len(index) == 3)
+    replacement = max(set(index) - {victim}, key=lambda pid: pid not in known)
+    assert index[replacement] == index[victim]
+
+
+def test_it_replaces_background_processes_and_stores(server: Server) -> None:
+    web = web_pids(server)
+    for pid, line in server.descendants().items():
+        if ("spawn_main" in line and pid not in web) or "valkey-server" in line or "/bin/postgres" in line:
+            os.kill(pid, signal.SIGKILL)
+
+    def is_whole() -> bool:
+        lines = list(server.descendants().values())
+        return [sum(name in line for line in lines) for name in ("spawn_main", "valkey-server", "/bin/postgres")] == [
+            5, 1, 1,
+        ]  # fmt: skip
+
+    wait_for(is_whole)
+    assert web_pids(server) == web
+
+
+def test_it_gives_up_with_an_error_when_a_process_never_gets_ready(tmp_path: Path) -> None:
+    server = standin(tmp_path, STANDIN_FAILS="1")
+    server.start(wait=False)
+    try:
+        assert server.wait(60) == 1
+        assert "gave_up" in server.stderr
+        assert "as asked" in server.stderr
+    finally:
+        server.__exit__(None, None, None)
+
+
+def test_it_stops_cleanly_when_asked_during_its_start(tmp_path: Path) -> None:
+    server = standin(tmp_path)
+    server.start(wait=False)
+    try:
+        wait_for(lambda: "files" in server.stderr or server.descendants())
+        server.kill(signal.SIGTERM)
+        assert server.wait() == 0
+    finally:
+        server.__exit__(None, None, None)
+
+
+@pytest.mark.req("FLT-006", "CFG-188")
+def test_it_refuses_a_data_dir_that_a_running_server_uses(tmp_path: Path) -> None:
+    with standin(tmp_path, STORE="embedded") as first:
+        second = standin(tmp_path, STORE="embedded", DATA_DIR=first.env["DATA_DIR"])
+        second.start(wait=False)
+        try:
+            assert second.wait() == 78
+            assert "refusing to start:" in second.stderr
+            assert f"(pid {first.pid})" in second.stderr
+        finally:
+            second.__exit__(None, None, None)
+        assert who(first)["ready"]
+
+
+def test_it_refuses_a_port_that_is_taken(server: Server, tmp_path: Path) -> None:
+    second = standin(tmp_path, PORT=server.url.rsplit(":", 1)[1])
+    second.start(wait=False)
+    try:
+        assert second.wait() == 78
+        assert "PORT" in second.stderr
+    finally:
+        second.__exit__(None, None, None)
+
+
+def test_it_keeps_generated_keys_in_the_data_dir_and_names_the_file(tmp_path: Path) -> None:
+    with standin(tmp_path, STORE="embedded", ADMIN_KEY=None, SECRET=None) as server:
+        folder = Path(server.env["DATA_DIR"])
+        key = (folder / "admin-key").read_text().strip()
+        assert len(key) >= 32
+        assert str(folder / "admin-key") in server.stderr
+        assert key not in server.stderr
+        assert (folder / "admin-key").stat().st_mode & 0o777 == 0o600
+        assert (folder / "secret").stat().st_mode & 0o777 == 0o600
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+        server.restart()
+
+        assert (folder / "admin-key").read_text().strip() == key
+
+
+def test_it_prints_the_generated_key_once_with_throw_away_stores(tmp_path: Path) -> None:
+    with standin(tmp_path, ADMIN_KEY=None) as server:
+        assert server.stderr.count("ADMIN_KEY is not set: using ") == 1
+
+
+@pytest.mark.req("FLT-004")
+def test_it_ends_leftovers_of_its_own_data_dir_and_removes_dead_run_dirs(tmp_path: Path) -> None:
+    with standin(tmp_path, STORE="embedded") as server:
+        folders = run_dirs(server)
+        server.kill(signal.SIGKILL)
+        server.wait()
+        assert folders[0].exists()
+        assert folders[0].stat().st_mode & 0o777 == 0o700
+
+        server.start()
+
+        assert who(server)["ready"]
+        assert not folders[0].exists()

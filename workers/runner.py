@@ -1,0 +1,93 @@
+"""Entry of every background process: adapters opened, one loop run, stopped when main says so.
+
+A background process ignores SIGTERM and SIGINT: a signal to the whole group must not end the drainer while the web
+workers still wait for its commits. Main sends STOP_SIGNAL in its order, and the kernel SIGKILL should main die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import signal
+import sys
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from app.core import log as logging_setup
+from app.core.parent_death import die_with
+from app.core.runtime import Runtime
+from app.core.settings import Settings
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.valkey import Valkey
+
+BACKGROUND: Final = ("ticker", "drainer", "jobs")
+"""Modules of ``workers``, each with ``async def run(background: Background) -> None``."""
+LAST: Final = "drainer"
+"""The one that ends after all others."""
+STOP_SIGNAL: Final = signal.SIGUSR1
+PG_CONNECTIONS: Final = {"ticker": 1, "drainer": 1, "jobs": 2}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What a background process works with."""
+
+    runtime: Runtime
+    valkey: Valkey
+    postgres: Postgres
+    stop: asyncio.Event
+    """Set when main asks for the end; ``run`` then finishes what it holds and returns."""
+    ready: Callable[[], None]
+    """To be called once the process does its work; ``listening`` waits for it."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in use."""
+        return self.runtime.settings
+
+    async def pause(self, seconds: float) -> bool:
+        """Sleep, or less when a stop is asked for; True then."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), seconds)
+        return self.stop.is_set()
+
+
+def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -> None:
+    """Run background process ``name`` until it is stopped; the exit code is 1 when its ``run`` failed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with(runtime.main_pid)
+    logging_setup.configure_for(runtime)
+    entry = f"Sanic-{name}-0"
+
+    def ready() -> None:
+        states[entry] = {**states.get(entry, {}), "serving": True}
+
+    try:
+        uvloop.run(_run(name, runtime, ready))
+    except Exception:
+        log.exception("background_process_failed", process=name)
+        sys.exit(1)
+
+
+async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(STOP_SIGNAL, stop.set)
+    settings = runtime.settings
+    valkey = await Valkey.connect(runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms)
+    postgres = Postgres(
+        runtime.database_url, max_size=PG_CONNECTIONS[name], statement_timeout_ms=settings.pg_statement_timeout_ms
+    )
+    module = importlib.import_module(f"workers.{name}")
+    try:
+        await module.run(Background(runtime, valkey, postgres, stop, ready))
+    finally:
+        await postgres.close()
+        await valkey.close()
