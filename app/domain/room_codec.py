@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import ujson
+
 from app.core.ids import RoomId
 from app.domain.room import RoomConfig, RoomState, UrlRule
 
@@ -27,6 +29,11 @@ def value_to_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [value_to_json(item) for item in value]
     return value
+
+
+def field_text(value: Any) -> str:
+    """JSON text of one field's value; the live store compares such texts, so the form depends on the value alone."""
+    return ujson.dumps(value_to_json(value), ensure_ascii=False, escape_forward_slashes=False, sort_keys=True)
 
 
 def config_from_json(raw: dict[str, Any]) -> RoomConfig:

@@ -1,0 +1,230 @@
+"""Operator calls of the engine: rooms, ejects, figures, and taking back what could not be committed.
+
+Not here: who may call them (services), validation of fields (domain/room_fields.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import chain
+from typing import Any, Final
+
+import ujson
+
+from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.marks import mark, split_mark
+from app.domain.room import Room, RoomConfig, RoomState
+from app.domain.room_codec import config_from_json, config_to_json, field_text
+from app.infrastructure.engine import room_error
+from app.infrastructure.engine_errors import RoomGone
+from app.infrastructure.engine_pack import RoomCode
+from app.infrastructure.engine_results import RoomFigures, TicketState
+from app.infrastructure.keys import RoomKeys, rooms_key
+from app.infrastructure.lua_loader import Commands, LuaLoader
+
+FIRST_EPOCH: Final = 1
+
+
+class WriteCode(IntEnum):
+    """Outcome of a change of a room."""
+
+    CREATED = 1
+    EXISTS = 2
+    STALE_GEN = 3
+    """The generation asked for is not above that of the deleted room; ``generation`` tells that one."""
+    UPDATED = 4
+    UNCHANGED = 5
+    NO_ROOM = 6
+    CONFLICT = 7
+    """A field that was expected to have a value has another."""
+    DELETED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RoomWrite:
+    """Answer to a change of a room. ``seq``: mark of the fact to wait for; ``background``: need not be waited for.
+
+    UNCHANGED and EXISTS carry the mark of what is still on its way to the journal, else 0.
+    """
+
+    code: WriteCode
+    generation: int = 0
+    cfg_ver: int = 0
+    seq: int = 0
+    changed: tuple[str, ...] = ()
+    background: bool = False
+    waiting: int = 0
+    """Dropped by a deletion, like the next two."""
+    passes: int = 0
+    sessions: int = 0
+
+
+class EjectCode(IntEnum):
+    """Outcome of an eject."""
+
+    OK = 1
+    NO_TICKET = 2
+    NO_ROOM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EjectAnswer:
+    """``was``: state before, EJECTED when it had been ejected already; ``seq``: mark of the fact to wait for."""
+
+    code: EjectCode
+    was: TicketState = TicketState.NONE
+    seq: int = 0
+
+
+class EngineAdmin:
+    """Operator calls. They raise RoomFenced (live state missing or being rebuilt) and StorageUnavailable."""
+
+    def __init__(self, valkey: Commands, prefix: str, loader: LuaLoader) -> None:
+        self._valkey = valkey
+        self._prefix = prefix
+        self._loader = loader
+
+    async def create(self, config: RoomConfig, *, gen: int, salt: bytes, actor: str) -> RoomWrite:
+        """Make a room of generation ``gen`` unless the id is in use. Fact: room_created."""
+        values = config_to_json(config)
+        args = (gen, FIRST_EPOCH, field_text(actor), salt, field_text(values), *_pairs(values))
+        reply = await self._call("room_create", config.id, *args)
+        _, outcome, generation, cfg_ver, seq, epoch = _ok(reply, config.id)
+        if outcome == 1:
+            await self._valkey.execute("SADD", rooms_key(self._prefix), config.id)
+        code = (WriteCode.EXISTS, WriteCode.CREATED, WriteCode.STALE_GEN)[outcome]
+        return RoomWrite(code, generation, cfg_ver, mark(epoch, seq))
+
+    async def update(
+        self,
+        room_id: RoomId,
+        changes: dict[str, Any],
+        *,
+        actor: str,
+        why: str = "operator",
+        expect_gen: int | None = None,
+        expect: dict[str, Any] | None = None,
+    ) -> RoomWrite:
+        """Set fields (snake_case name → value of RoomConfig or its JSON form). Fact: room_updated.
+
+        ``expect_gen``: StaleRoom when the room has another generation. ``expect``: values that must hold now, compared
+        in the same step, else CONFLICT.
+        """
+        expected = expect or {}
+        args = (expect_gen or 0, field_text(actor), field_text(why), len(expected), *_pairs(expected), *_pairs(changes))
+        reply = await self._call("room_update", room_id, *args)
+        if reply[0] == RoomCode.NOROOM:
+            return RoomWrite(WriteCode.NO_ROOM)
+        if reply[0] == RoomCode.CONFLICT:
+            return RoomWrite(WriteCode.CONFLICT)
+        _, background, gen, cfg_ver, seq, epoch, *names = _ok(reply, room_id)
+        code = WriteCode.UPDATED if names else WriteCode.UNCHANGED
+        changed = tuple(name.decode() for name in names)
+        return RoomWrite(code, gen, cfg_ver, mark(epoch, seq), changed, background == 1)
+
+    async def delete(self, room_id: RoomId, *, actor: str) -> RoomWrite:
+        """End the room's generation and unlink what it left. Fact: room_deleted."""
+        reply = await self._call("room_delete", room_id, field_text(actor))
+        if reply[0] == RoomCode.NOROOM:
+            return RoomWrite(WriteCode.NO_ROOM)
+        _, gen, seq, epoch, waiting, passes, sessions = _ok(reply, room_id)
+        while (await self._call("collect", room_id))[1] == 1:
+            pass
+        return RoomWrite(WriteCode.DELETED, gen, 0, mark(epoch, seq), waiting=waiting, passes=passes, sessions=sessions)
+
+    async def forget(self, room_id: RoomId) -> None:
+        """Take a deleted room whose last fact is committed off the list of rooms that are drained and ticked."""
+        await self._valkey.execute("SREM", rooms_key(self._prefix), room_id)
+
+    async def read(self, room_id: RoomId) -> Room | None:
+        """The room as the live store has it; None = deleted. RoomFenced when it must not be read now."""
+        reply = await self._call("room_read", room_id)
+        if reply[0] == RoomCode.NOROOM:
+            return None
+        _, gen, cfg_ver, created_at, updated_at, *rest = _ok(reply, room_id)
+        raw = dict(zip(rest[::2], rest[1::2], strict=True))
+        salt = raw.pop(b"salt")
+        config = config_from_json({name.decode(): ujson.loads(value) for name, value in raw.items()})
+        return Room(config, Generation(gen), salt, cfg_ver, EpochMs(created_at), EpochMs(updated_at))
+
+    async def eject(self, room_id: RoomId, ticket: int, *, actor: str) -> EjectAnswer:
+        """Take a ticket out. Fact: ejected, unless it was ejected before."""
+        reply = await self._call("eject", room_id, ticket, actor)
+        if reply[0] == RoomCode.NOROOM:
+            return EjectAnswer(EjectCode.NO_ROOM)
+        _, was, seq, epoch = _ok(reply, room_id)
+        if was == TicketState.NONE:
+            return EjectAnswer(EjectCode.NO_TICKET)
+        return EjectAnswer(EjectCode.OK, TicketState(was), mark(epoch, seq))
+
+    async def figures(self, room_ids: Sequence[RoomId]) -> dict[RoomId, RoomFigures]:
+        """Live figures in one trip. Rooms that are gone or fenced are left out."""
+        calls = [("figures", RoomKeys(self._prefix, room_id).header) for room_id in room_ids]
+        replies = await self._loader.call_many(calls) if calls else []
+        found: dict[RoomId, RoomFigures] = {}
+        for room_id, reply in zip(room_ids, replies, strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            if reply[0] == RoomCode.OK:
+                found[room_id] = _figures(reply)
+        return found
+
+    async def undo_join(self, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
+        """Withdraw the join at mark ``seq``. True: it was committed meanwhile and stands. Fact: join_withdrawn."""
+        return await self._undo("undo_join", room_id, gen, seq, ticket)
+
+    async def undo_admission(self, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
+        """Withdraw the admission at mark ``seq``. True: it was committed meanwhile. Fact: admission_withdrawn."""
+        return await self._undo("undo_admission", room_id, gen, seq, ticket)
+
+    async def committed(self, room_id: RoomId) -> tuple[int, int, int]:
+        """Generation, last seq and last seq known to be in the journal; RoomGone for a room without header."""
+        reply = await self._call("committed", room_id)
+        if reply[0] == RoomCode.NOHEADER:
+            raise RoomGone
+        _, gen, seq, committed = _ok(reply, room_id)
+        return gen, seq, committed
+
+    async def _undo(self, name: str, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
+        epoch, plain = split_mark(seq)
+        reply = _ok(await self._call(name, room_id, gen, epoch, plain, ticket), room_id)
+        return bool(reply[1] == 1)
+
+    async def _call(self, name: str, room_id: RoomId, *args: Any) -> Any:
+        return await self._loader.call(name, RoomKeys(self._prefix, room_id).header, *args)
+
+
+def _pairs(values: dict[str, Any]) -> chain[str]:
+    return chain.from_iterable((name, field_text(value)) for name, value in values.items())
+
+
+def _ok(reply: Any, room_id: RoomId) -> Any:
+    if reply[0] != RoomCode.OK:
+        raise room_error(reply[0], room_id)
+    return reply
+
+
+def _figures(reply: Sequence[int]) -> RoomFigures:
+    _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
+    release, is_floor, seq, committed, now = rest
+    return RoomFigures(
+        generation=gen,
+        cfg_ver=cfg_ver,
+        state=RoomState(state),
+        rate_per_minute=rate,
+        waiting=waiting,
+        active=active,
+        pending_entry=pending,
+        passes_outstanding=passes,
+        joins_per_min=joins,
+        passed_last_minute=passed,
+        oldest_wait_sec=None if oldest < 0 else oldest,
+        last_ticket=last,
+        release_per_min=float(release),
+        est_is_floor=is_floor == 1,
+        seq=seq,
+        committed=committed,
+        now=now,
+    )

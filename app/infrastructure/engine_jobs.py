@@ -1,0 +1,163 @@
+"""Calls of the engine's background work: ticks, draining of outboxes, fencing, verifying and rebuilding.
+
+Not here: when they are called (workers/), the journal itself (journal.py), the image of a rebuilt room (fold_image.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.ids import RoomId
+from app.domain.layout import unpack_header
+from app.domain.marks import mark
+from app.infrastructure.engine import room_error
+from app.infrastructure.engine_errors import RoomFenced, RoomGone
+from app.infrastructure.engine_pack import RoomCode
+from app.infrastructure.engine_results import TickAnswer
+from app.infrastructure.keys import RoomKeys
+from app.infrastructure.lua_loader import LuaLoader
+
+Write = tuple[Any, ...]
+"""One piece of a rebuilt room: ("t" | "d", chunk, bytes), ("r", byte offset, bytes), ("o" | "i", [(field, number), …]),
+("e", [(ticket, due ds), …]), ("w", [ticket, …])."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Facts of one room that are not in the journal yet. ``base``: seq before the first of ``elements``."""
+
+    gen: int
+    epoch: int
+    base: int
+    elements: list[bytes]
+
+
+class EngineJobs:
+    """Background calls. They raise RoomGone, RoomFenced and StorageUnavailable."""
+
+    def __init__(self, prefix: str, loader: LuaLoader) -> None:
+        self._prefix = prefix
+        self._loader = loader
+
+    async def tick(self, room_id: RoomId) -> TickAnswer:
+        """Move one room on. ``again``: a work limit ended it, call at once."""
+        return _tick_answer(await self._call("tick", room_id), room_id)
+
+    async def tick_many(self, room_ids: Sequence[RoomId]) -> list[TickAnswer | Exception]:
+        """Ticks in one trip; the error of one room stands in its place."""
+        return [
+            _value_or_error(_tick_answer, reply, room_id)
+            for room_id, reply in zip(room_ids, await self._many("tick", [(r,) for r in room_ids]), strict=True)
+        ]
+
+    async def drain_next(self, room_id: RoomId, committed: int, limit: int) -> Pulled:
+        """Acknowledge facts up to ``committed``, then pull at most ``limit``.
+
+        The acknowledgement is ignored when it is not between the known one and the last fact (0 = pull only).
+        """
+        return _pulled(await self._call("drain_next", room_id, committed, limit), room_id)
+
+    async def drain_many(self, pulls: Sequence[tuple[RoomId, int]], limit: int) -> list[Pulled | Exception]:
+        """drain_next of many rooms in one trip; the error of one room stands in its place."""
+        replies = await self._many("drain_next", [(room_id, committed, limit) for room_id, committed in pulls])
+        return [_value_or_error(_pulled, reply, pull[0]) for pull, reply in zip(pulls, replies, strict=True)]
+
+    async def header(self, room_id: RoomId) -> dict[str, Any] | None:
+        """The stored header by field name, plus ``verified``; None without one. Works on fenced rooms too."""
+        return _header(await self._call("header", room_id))
+
+    async def headers(self, room_ids: Sequence[RoomId]) -> list[dict[str, Any] | None]:
+        """Headers in one trip."""
+        replies = await self._many("header", [(room_id,) for room_id in room_ids])
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return [_header(reply) for reply in replies]
+
+    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int) -> bool:
+        """Let the room answer, if its header is still exactly at this point; False = it is not, or is fenced."""
+        reply = await self._call("verify", room_id, gen, epoch, seq)
+        return bool(reply[0] == RoomCode.OK and reply[1] == 1)
+
+    async def fence(self, room_id: RoomId, gen: int, epoch: int) -> bool:
+        """Stop the room if its live state is of this generation and not of a later epoch. True = nothing answers."""
+        return bool((await self._call("fence", room_id, gen, epoch))[1] == 1)
+
+    async def rebuild_begin(self, room_id: RoomId, gen: int, epoch: int) -> bool:
+        """Claim the rebuild with number ``epoch`` and clear the room. False = overtaken, or the room lives."""
+        chunk = 0
+        while True:
+            _, claimed, chunk = await self._call("rebuild_begin", room_id, gen, epoch, chunk)
+            if not claimed or not chunk:
+                return bool(claimed == 1)
+
+    async def rebuild_put(self, room_id: RoomId, epoch: int, writes: Sequence[Write]) -> bool:
+        """Write pieces (≤ 256 KB, ≤ 2000 members a call). False = the rebuild was overtaken."""
+        args = [value for write in writes for value in _flat_write(write)]
+        return bool((await self._call("rebuild_put", room_id, epoch, *args))[1] == 1)
+
+    async def rebuild_end(self, room_id: RoomId, epoch: int, header: bytes, cfg: dict[str, bytes]) -> bool:
+        """Write configuration (field → JSON, ``salt`` raw) and header; the room answers. False = overtaken."""
+        pairs = [value for item in cfg.items() for value in item]
+        return bool((await self._call("rebuild_end", room_id, epoch, header, *pairs))[1] == 1)
+
+    async def _call(self, name: str, room_id: RoomId, *args: Any) -> Any:
+        return await self._loader.call(name, RoomKeys(self._prefix, room_id).header, *args)
+
+    async def _many(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if not calls:
+            return []
+        return await self._loader.call_many(
+            [(name, RoomKeys(self._prefix, room_id).header, *args) for room_id, *args in calls]
+        )
+
+
+def _flat_write(write: Write) -> Iterator[Any]:
+    kind, *values = write
+    if kind in ("o", "i", "e"):
+        values = [value for pair in values[0] for value in pair]
+    elif kind == "w":
+        values = list(values[0])
+    yield kind
+    yield len(values)
+    yield from values
+
+
+def _value_or_error(parse: Any, reply: Any, room_id: RoomId) -> Any:
+    if isinstance(reply, Exception):
+        return reply
+    try:
+        return parse(reply, room_id)
+    except (RoomFenced, RoomGone) as error:
+        return error
+
+
+def _tick_answer(reply: Any, room_id: RoomId) -> TickAnswer:
+    if reply[0] != RoomCode.OK:
+        raise room_error(reply[0], room_id)
+    _, promoted, skipped, expired, again, seq, epoch = reply
+    return TickAnswer(promoted, skipped, expired, again == 1, mark(epoch, seq))
+
+
+def _pulled(reply: Any, room_id: RoomId) -> Pulled:
+    if reply[0] != RoomCode.OK:
+        raise room_error(reply[0], room_id)
+    _, gen, epoch, base, *elements = reply
+    return Pulled(gen, epoch, base, elements)
+
+
+def _header(reply: Any) -> dict[str, Any] | None:
+    if reply[0] == RoomCode.NOHEADER:
+        return None
+    _, verified, data = reply
+    fields: dict[str, Any] = {name: _whole(value) for name, value in unpack_header(data).items()}
+    fields["deleted"] = fields["deleted"] == 1
+    fields["fenced"] = fields["fenced"] == 1
+    fields["verified"] = verified == 1
+    return fields
+
+
+def _whole(value: float) -> float | int:
+    return int(value) if value.is_integer() else value

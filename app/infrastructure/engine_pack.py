@@ -1,0 +1,185 @@
+"""Bytes across the Lua border: items of visitor calls in, packed answers out.
+
+The layouts are described in lua/lib/owner.lua (items), lua/lib/view.lua (views) and the headers of lua/fn. Per item
+this is one precompiled struct each way. Not here: batching (engine.py), meaning of the values (engine_results.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from app.domain.marks import mark
+from app.domain.room import RoomState
+from app.infrastructure.engine_results import (
+    CheckAnswer,
+    CheckItem,
+    JoinAnswer,
+    JoinCode,
+    JoinItem,
+    LeaveAnswer,
+    Proof,
+    Reason,
+    TicketState,
+    Verdict,
+    ViewState,
+    VisitorView,
+)
+
+
+class RoomCode(IntEnum):
+    """First element of every answer of the library (``qm.CODE`` in lua/lib/base.lua)."""
+
+    OK = 0
+    NOHEADER = 1
+    NOROOM = 2
+    STALE = 3
+    FENCED = 4
+    BUSY = 5
+    CONFLICT = 6
+
+
+class Ask(IntEnum):
+    """Flag byte of an item (``qm.ASK``)."""
+
+    LOOSE = 1
+    TOLD = 2
+    SEEN = 4
+    COVERED = 8
+
+
+_HEAD: Final = struct.Struct("<BBBBII16s")
+_JOIN_BODY: Final = struct.Struct("<16s8s16s16s16s")
+_VIEW: Final = struct.Struct("<BBBxIIIIIQQ")
+_JOIN: Final = struct.Struct("<BBxxI" + "BBBxIIIIIQQ")
+_CHECK: Final = struct.Struct("<BBxxIII")
+
+_STATES: Final = tuple(RoomState)
+_REASONS: Final = tuple(Reason)
+_VERDICTS: Final = tuple(Verdict)
+_JOIN_CODES: Final = tuple(JoinCode)
+_VIEW_STATES: Final = (None, *ViewState)
+_TICKET_STATES: Final = tuple(TicketState)
+
+
+def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
+    """Head and tail of an item; ``ask``: flags other than LOOSE."""
+    loose, cookies, doors = proof.loose, proof.cookies, proof.doors
+    if loose:
+        ask |= 1
+    head = _HEAD.pack(
+        proof.presented, ask, len(cookies) >> 4, len(doors) >> 4, proof.generation, proof.ticket, proof.strict
+    )
+    return head, loose + cookies + doors
+
+
+def pack_join(item: JoinItem) -> bytes:
+    """Item of function join."""
+    head, tail = pack_proof(item.proof, 0)
+    return head + _JOIN_BODY.pack(item.ip, item.address, item.cookie, item.proof.strict, item.loose_new) + tail
+
+
+def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:
+    """Item of function status."""
+    head, tail = pack_proof(proof, (Ask.TOLD if told else 0) | (Ask.SEEN if seen else 0))
+    return head + tail
+
+
+def pack_check(item: CheckItem) -> bytes:
+    """Item of function check."""
+    head, tail = pack_proof(item.proof, 8 if item.covered else 0)
+    return head + bytes((item.via,)) + item.door + tail
+
+
+def pack_leave(proof: Proof) -> bytes:
+    """Item of function leave."""
+    head, tail = pack_proof(proof, 0)
+    return head + tail
+
+
+class _Common:
+    """What a reply says for all its items: clocks, state, rate, generation, epoch."""
+
+    __slots__ = ("base", "epoch", "gen", "is_floor", "now", "packed", "rate", "state")
+
+    def __init__(self, reply: Sequence[Any]) -> None:
+        _, self.now, self.base, state, self.rate, is_floor, self.gen, self.epoch, self.packed = reply
+        self.state = _STATES[state]
+        self.is_floor = is_floor == 1
+
+    def view(self, fields: Sequence[int]) -> VisitorView:
+        """View from the eleven fields of its 40 bytes, states as numbers."""
+        state, reason, marks, ticket, ahead, pass_end, claim_end, session_end, joined_at, passed_at = fields
+        base = self.base
+        return VisitorView(
+            _VIEW_STATES[state],
+            self.state,
+            _REASONS[reason],
+            marks & 1 == 1,
+            ticket,
+            ahead,
+            joined_at,
+            passed_at,
+            base + pass_end * 100 if pass_end else 0,
+            base + claim_end * 100 if claim_end else 0,
+            base + session_end * 100 if session_end else 0,
+            float(self.rate),
+            self.is_floor,
+            self.now,
+            marks & 2 == 2,
+        )
+
+
+def unpack_joins(reply: Sequence[Any]) -> list[JoinAnswer]:
+    """Answers of function join."""
+    common = _Common(reply)
+    answers = []
+    for code, reason, seq, *view in _JOIN.iter_unpack(common.packed):
+        shown = common.view(view) if code < JoinCode.IDENTITY_LIMIT else None
+        answers.append(JoinAnswer(_JOIN_CODES[code], _REASONS[reason], common.gen, mark(common.epoch, seq), shown))
+    return answers
+
+
+def unpack_statuses(reply: Sequence[Any]) -> list[VisitorView]:
+    """Answers of function status."""
+    common = _Common(reply)
+    return [common.view(fields) for fields in _VIEW.iter_unpack(common.packed)]
+
+
+def unpack_checks(reply: Sequence[Any]) -> list[CheckAnswer]:
+    """Answers of function check."""
+    common = _Common(reply)
+    state, gen, base, now, epoch = common.state, common.gen, common.base, common.now, common.epoch
+    return [
+        CheckAnswer(
+            _VERDICTS[verdict],
+            _REASONS[reason],
+            state,
+            gen if ticket else 0,
+            ticket,
+            mark(epoch, seq),
+            base + ends * 100 if ends else 0,
+            now,
+        )
+        for verdict, reason, ticket, seq, ends in _CHECK.iter_unpack(common.packed)
+    ]
+
+
+def unpack_leaves(reply: Sequence[Any]) -> list[LeaveAnswer]:
+    """Answers of function leave."""
+    epoch, values = reply[1], reply[2:]
+    return [
+        LeaveAnswer(_TICKET_STATES[state], mark(epoch, seq))
+        for state, seq in zip(values[::2], values[1::2], strict=True)
+    ]
+
+
+Unpacker = Callable[[Sequence[Any]], list[Any]]
+UNPACKERS: Final[dict[str, Unpacker]] = {
+    "join": unpack_joins,
+    "status": unpack_statuses,
+    "check": unpack_checks,
+    "leave": unpack_leaves,
+}

@@ -1,0 +1,34 @@
+-- Purpose: Ends the place, pass or session of each item's owner (ENG-077).
+-- Keys: header
+-- Args: gen · cfg_ver (0 = any) · then items: head and strict 16 (lib/owner.lua), the tail at byte 29
+-- Returns: code, epoch, then for each item: state before (0 = nothing was left), seq
+-- Errors: NOHEADER, NOROOM, STALE, FENCED
+-- Facts: left
+-- Cost: O(1) an item
+
+local TAIL = 29
+
+local function leave(R, item)
+  local presented, gen, n = qm.item_token(item)
+  if presented ~= qm.PRESENTED.VALID or gen ~= R.h.gen or n < 1 or n > R.h.last_ticket then return 0, 0 end
+  local rec = qm.ticket_get(R, n)
+  if not rec then return 0, 0 end
+  local state = rec:byte(1)
+  if not qm.is_live(state) then return 0, 0 end
+  if qm.prove(item, TAIL, rec) == 0 and not qm.holds_session(R, n, rec, item, TAIL) then return 0, 0 end
+  qm.finish(R, n, rec, qm.T.EXPIRED, qm.WHY.LEFT)
+  return state, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4", n))
+end
+
+qm.fn("leave", { "allow-oom" }, function(keys, args)
+  local R, code = qm.room_enter(keys[1], args[1], args[2])
+  if not R then return { code } end
+  local answer = { qm.CODE.OK, R.h.epoch }
+  for i = 3, #args do
+    local state, seq = leave(R, args[i])
+    answer[#answer + 1] = state
+    answer[#answer + 1] = seq
+  end
+  qm.room_close(R)
+  return answer
+end)

@@ -1,0 +1,46 @@
+-- Purpose: Makes a room: header, configuration, fact room_created. Nothing happens when the id is in use.
+-- Keys: header
+-- Args: gen · epoch · actor (JSON string) · salt (16 bytes) · config (JSON object) · then pairs field, JSON value
+-- Returns: code, outcome (1 created, 0 exists, 2 generation not above the last one), gen, cfg_ver, seq, epoch
+-- Errors: FENCED, BUSY (the facts of the deleted generation are not in the journal yet)
+-- Facts: room_created
+-- Cost: O(fields)
+
+local function new_header(key, gen, epoch, fields)
+  local now = qm.time_ms()
+  local h = {}
+  for _, name in ipairs(qm.HEADER_FIELDS) do h[name] = 0 end
+  h.layout, h.gen, h.epoch, h.t0, h.wall, h.last_time = qm.LAYOUT, gen, epoch, now, now, now
+  h.cfg_ver, h.created_at, h.updated_at, h.credit = 1, now, now, 1
+  qm.config_to_header(h, fields)
+  return h
+end
+
+qm.fn("room_create", {}, function(keys, args)
+  local key, gen = keys[1], tonumber(args[1])
+  local old, code = qm.room_raw(key)
+  if old then
+    local h = old.h
+    if h.fenced == 1 then return { qm.CODE.FENCED } end
+    if h.deleted == 0 then return { qm.CODE.OK, 0, h.gen, h.cfg_ver, qm.outstanding(h), h.epoch } end
+    if h.seq > h.committed then return { qm.CODE.BUSY } end
+    if gen <= h.gen then return { qm.CODE.OK, 2, h.gen, 0, 0, h.epoch } end
+  elseif code ~= qm.CODE.NOHEADER then
+    return { code }
+  end
+  local fields = qm.config_pairs(args, 6)
+  local h = new_header(key, gen, tonumber(args[2]), fields)
+  if old then h.wall = math.max(h.wall, old.h.wall) end
+  local p = key:sub(1, -2)
+  redis.call("DEL", p .. "cfg", p .. "k")
+  qm.config_store(p, fields)
+  redis.call("HSET", p .. "cfg", "salt", args[4])
+  local R = { key = key, p = p, g = p .. gen .. ":", h = h, ds = 0, facts = {}, seq_before = 0, addresses = {} }
+  local hex = args[4]:gsub(".", function(c) return string.format("%02x", c:byte()) end)
+  local body = '{"config":' .. args[5] .. ',"salt":"' .. hex .. '","actor":' .. args[3]
+    .. ',"gen":' .. gen .. ',"cfg_ver":1}'
+  local seq = qm.fact(R, qm.FACT.ROOM_CREATED, body)
+  qm.room_close(R)
+  qm.room_verify(key, true)
+  return { qm.CODE.OK, 1, gen, 1, seq, h.epoch }
+end)

@@ -1,0 +1,44 @@
+-- Purpose: Tells each item its place; notes the owner as seen and, with a pass, as told, when the item asks for it.
+-- Keys: header
+-- Args: gen · cfg_ver (0 = any) · then items: head and strict 16 (lib/owner.lua), the tail at byte 29
+-- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 40 bytes an item
+--   (lib/view.lua)
+-- Errors: NOHEADER, NOROOM, STALE, FENCED
+-- Facts: none
+-- Cost: O(1) an item and O(line / 500,000) a call
+
+local TAIL = 29
+
+local byte, band, concat
+qm.bind(function() byte, band, concat = string.byte, bit.band, table.concat end)
+
+local P, REASON, ASK = qm.PRESENTED, qm.REASON, qm.ASK
+
+local function status(R, item)
+  local presented, gen, n = qm.item_token(item)
+  local bypass = R.h.state == qm.S.BYPASS
+  local gone = bypass and qm.view_bypass or qm.view_gone
+  if presented == P.NONE then return gone(REASON.NEW) end
+  if presented == P.REFUSED then return gone(REASON.BAD_TOKEN) end
+  if gen ~= R.h.gen then return gone(REASON.STALE_GENERATION) end
+  local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
+  if not rec then return gone(REASON.EXPIRED) end
+  local proof = qm.prove(item, TAIL, rec)
+  local holds = qm.holds_session(R, n, rec, item, TAIL)
+  if proof == 0 and not holds then return gone(REASON.BAD_TOKEN) end
+  local asks = byte(item, 2)
+  if band(asks, ASK.SEEN) > 0 and qm.is_live(byte(rec, 1)) then qm.mark_seen(R, n, rec) end
+  if bypass then return qm.view_bypass() end
+  return (qm.view(R, n, rec, proof, holds, band(asks, ASK.TOLD) > 0))
+end
+
+qm.fn("status", { "allow-oom" }, function(keys, args)
+  local R, code = qm.room_enter(keys[1], args[1], args[2])
+  if not R then return { code } end
+  local answers = {}
+  for i = 3, #args do answers[i - 2] = (status(R, args[i])) end
+  local answer = qm.answer_head(R)
+  qm.room_close(R)
+  answer[#answer + 1] = concat(answers)
+  return answer
+end)

@@ -1,0 +1,58 @@
+-- Joins, passes, paid passes and freed slots of the last 60 s: the running second in the header (`now_`), the 59
+-- seconds before it in a ring of 60 x 4 u32, their sums in the header (`min_`).
+
+local SLOT_BYTES = 16
+
+local call, pack, unpack_, floor
+qm.bind(function() call, pack, unpack_, floor = redis.call, struct.pack, struct.unpack, math.floor end)
+
+local function drop(R, second)
+  local h, at = R.h, (second % 60) * SLOT_BYTES
+  local old = call("GETRANGE", R.p .. "k", at, at + SLOT_BYTES - 1)
+  if #old == SLOT_BYTES then
+    local joins, passes, paid, freed = unpack_("<I4I4I4I4", old)
+    h.min_joins, h.min_passes = h.min_joins - joins, h.min_passes - passes
+    h.min_paid, h.min_freed = h.min_paid - paid, h.min_freed - freed
+  end
+end
+
+local function store(R, second, joins, passes, paid, freed)
+  call("SETRANGE", R.p .. "k", (second % 60) * SLOT_BYTES, pack("<I4I4I4I4", joins, passes, paid, freed))
+end
+
+local function restart(R)
+  local h = R.h
+  call("DEL", R.p .. "k")
+  h.min_joins, h.min_passes, h.min_paid, h.min_freed = 0, 0, 0, 0
+end
+
+-- Closes the seconds that are over. Costs two commands once a second, nothing otherwise.
+function qm.counters_roll(R)
+  local h = R.h
+  local now = floor(h.mono / 1000)
+  local since = h.second
+  if now == since then return end
+  if now - since >= 60 then
+    restart(R)
+  else
+    store(R, since, h.now_joins, h.now_passes, h.now_paid, h.now_freed)
+    h.min_joins, h.min_passes = h.min_joins + h.now_joins, h.min_passes + h.now_passes
+    h.min_paid, h.min_freed = h.min_paid + h.now_paid, h.min_freed + h.now_freed
+    for second = since + 1, now do
+      drop(R, second)
+      if second < now then store(R, second, 0, 0, 0, 0) end
+    end
+  end
+  h.now_joins, h.now_passes, h.now_paid, h.now_freed = 0, 0, 0, 0
+  h.second = now
+end
+
+-- Release rate per minute (ENG-234) and whether an estimate from it is a lower bound only (ENG-236).
+function qm.release_rate(h)
+  if h.state ~= qm.S.ACTIVE or h.rate == 0 then return 0, 0 end
+  local at_cap = h.max_concurrent > 0 and h.active + h.pending >= h.max_concurrent
+  if at_cap and h.mono - h.freed_at >= 60000 then return h.rate, 1 end
+  local paid = h.min_paid + h.now_paid
+  if paid > 0 and paid < h.rate and h.line_since > 0 and h.mono - h.line_since >= 60000 then return paid, 0 end
+  return h.rate, 0
+end

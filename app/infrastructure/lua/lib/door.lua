@@ -1,0 +1,126 @@
+-- Holders of a slot-less pass who stand at the door (ENG-131, ENG-132): sorted set `w` by ticket number. A ticket is
+-- in it exactly while it is PASSED with AT_DOOR and without SLOT; a slot given at the door keeps AT_DOOR, so that one
+-- left unused can be told from the first (flag WASTED).
+
+-- Absent holders that one call takes away from the door.
+local ABSENT_LIMIT = 500
+local PAGE = 20
+
+local call, byte, band, tonumber_
+qm.bind(function() call, byte, band, tonumber_ = redis.call, string.byte, bit.band, tonumber end)
+
+local FLAG, T = qm.FLAG, qm.T
+
+-- Puts n (PASSED, without slot, `flags`) at the door; returns its new flags.
+function qm.door_stand(R, n, flags)
+  call("ZADD", R.g .. "w", n, n)
+  if R.oldest == false or (R.oldest and n < R.oldest) then R.oldest = nil end
+  if band(flags, FLAG.AT_DOOR) == 0 then
+    flags = flags + FLAG.AT_DOOR
+    qm.ticket_put(R, n, 1, qm.byte_of(flags))
+  end
+  return flags
+end
+
+-- Takes n away from the door; its record is the caller's.
+function qm.door_leave(R, n)
+  call("ZREM", R.g .. "w", n)
+  if R.oldest == n then R.oldest = nil end
+end
+
+local function stands(rec)
+  local state, flags = byte(rec, 1, 2)
+  return state == T.PASSED and band(flags, FLAG.AT_DOOR) > 0 and band(flags, FLAG.SLOT) == 0
+end
+
+local function drop_absent(R, n, rec)
+  call("ZREM", R.g .. "w", n)
+  if rec and stands(rec) then qm.ticket_put(R, n, 1, qm.byte_of(byte(rec, 2) - FLAG.AT_DOOR)) end
+end
+
+-- Calls visit(n, rec) for present holders at the door, oldest first, until it returns true. Absent ones are taken
+-- away. Returns false when the limit was reached before the end.
+function qm.door_walk(R, visit)
+  if R.h.passes_out == 0 then return true end
+  local kept, dropped = 0, 0
+  while dropped < ABSENT_LIMIT do
+    local page = call("ZRANGE", R.g .. "w", kept, kept + PAGE - 1)
+    if #page == 0 then return true end
+    for i = 1, #page do
+      local n = tonumber_(page[i])
+      local rec = qm.ticket_get(R, n)
+      if rec and stands(rec) and not qm.is_absent(R, rec) then
+        local stop, moved = visit(n, rec)
+        if stop then return true end
+        if not moved then kept = kept + 1 end
+      else
+        drop_absent(R, n, rec)
+        dropped = dropped + 1
+      end
+    end
+  end
+  return false
+end
+
+-- Smallest number of a present holder at the door, or false. Found once a call.
+function qm.door_oldest(R)
+  if R.oldest == nil then
+    local oldest = false
+    qm.door_walk(R, function(n)
+      oldest = n
+      return true
+    end)
+    R.oldest = oldest
+  end
+  return R.oldest
+end
+
+-- True when n may walk in on its slot-less pass: a slot is free, no older holder stands before it, and a pass that
+-- was given without credit can pay (ENG-132, ENG-133).
+function qm.door_free_for(R, n, flags)
+  if not qm.slot_free(R.h) then return false end
+  if band(flags, FLAG.PAID) == 0 and not qm.can_pay(R.h) then return false end
+  local oldest = qm.door_oldest(R)
+  return not oldest or oldest >= n
+end
+
+-- Older holders at the door before n, who stands there.
+function qm.door_ahead(R, n)
+  return call("ZRANK", R.g .. "w", n) or 0
+end
+
+local function give_slot(R, n, rec, claim_end)
+  local h, flags = R.h, byte(rec, 2)
+  if band(flags, FLAG.PAID) == 0 then
+    h.credit = h.credit - 1
+    flags = flags + FLAG.PAID
+  end
+  if band(flags, FLAG.TOLD) > 0 then flags = flags - FLAG.TOLD end
+  qm.ticket_put(R, n, 1, qm.byte_of(flags + FLAG.SLOT))
+  local door = qm.door_get(R, n)
+  door.claim_end = claim_end
+  qm.door_put(R, n, door)
+  qm.deadline_set(R, n, qm.pass_due(R, flags + FLAG.SLOT, qm.seen_of(rec), door))
+  call("ZREM", R.g .. "w", n)
+  h.pending, h.passes_out = h.pending + 1, h.passes_out - 1
+end
+
+-- Gives free slots to those at the door, oldest first (ENG-122). While the room is paused only passes that are paid
+-- are served, and the others hold nobody up (ENG-060). Returns false when the work limit was reached.
+function qm.door_serve(R)
+  local h, given = R.h, {}
+  local claim_end = R.ds + qm.claim_ds(h)
+  local all = true
+  if h.state ~= qm.S.BYPASS then
+    all = qm.door_walk(R, function(n, rec)
+      if not qm.slot_free(h) or #given >= ABSENT_LIMIT then return true end
+      if band(byte(rec, 2), FLAG.PAID) == 0 and not qm.can_pay(h) then return h.state ~= qm.S.PAUSED end
+      give_slot(R, n, rec, claim_end)
+      given[#given + 1] = n
+      return false, true
+    end)
+  end
+  R.oldest = nil
+  qm.fact_tickets(R, qm.FACT.SLOT_GIVEN, qm.wall_bytes(R, claim_end), given)
+  return all and #given < ABSENT_LIMIT
+end

@@ -1,0 +1,46 @@
+-- A ticket is over: whatever it held is free, and its record says why.
+
+local call, byte, band
+qm.bind(function() call, byte, band = redis.call, string.byte, bit.band end)
+
+local FLAG, T = qm.FLAG, qm.T
+
+-- Notes that a slot became free now.
+function qm.slot_freed(R)
+  local h = R.h
+  h.freed_at = h.mono
+  h.now_freed = h.now_freed + 1
+end
+
+-- Takes back what ticket n holds as WAITING, PASSED or ACTIVE: place and address count, slot, door, deadline.
+function qm.give_up(R, n, rec)
+  local h, state, flags = R.h, byte(rec, 1, 2)
+  if state == T.WAITING then
+    qm.line_remove(R, n)
+    qm.address_change(R, qm.address_of(rec), -1)
+    return
+  end
+  call("ZREM", R.g .. "e", n)
+  if state == T.ACTIVE then
+    h.active = h.active - 1
+    qm.slot_freed(R)
+  elseif band(flags, FLAG.SLOT) > 0 then
+    h.pending = h.pending - 1
+    qm.slot_freed(R)
+  else
+    h.passes_out = h.passes_out - 1
+    if band(flags, FLAG.AT_DOOR) > 0 then qm.door_leave(R, n) end
+  end
+end
+
+-- Ends ticket n, which is WAITING, PASSED or ACTIVE. The fact is the caller's.
+function qm.finish(R, n, rec, state, why)
+  qm.give_up(R, n, rec)
+  local flags = byte(rec, 2)
+  qm.ticket_set(R, n, state, band(flags, 255 - FLAG.SLOT - FLAG.AT_DOOR - FLAG.TOLD), why)
+end
+
+-- True for a ticket that is in line, has a pass or a session.
+function qm.is_live(state)
+  return state == T.WAITING or state == T.PASSED or state == T.ACTIVE
+end

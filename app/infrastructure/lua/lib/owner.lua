@@ -1,0 +1,51 @@
+-- Who presents a ticket (ENG-107). Only salted digests are compared here, never a secret, so a compare that takes
+-- longer for a longer common prefix tells an attacker nothing he could use.
+--
+-- Every item begins: presented u8, flags u8 (ASK), cookies u8, door keys u8, gen u32, ticket u32, strict 16. At offset
+-- `tail` (it differs by function) follow: loose 16 if ASK.LOOSE, then the cookie digests, then the door-key digests.
+
+local byte, sub, unpack_
+qm.bind(function() byte, sub, unpack_ = string.byte, string.sub, struct.unpack end)
+
+-- Token state, generation and ticket number of an item.
+function qm.item_token(item)
+  return byte(item, 1), unpack_("<I4I4", item, 5)
+end
+
+-- 2 = owner by cookie, 1 = by fingerprint, 0 = not the owner.
+function qm.prove(item, tail, rec)
+  local _, flags, cookies = byte(item, 1, 3)
+  local loose = flags % 2 == 1
+  local at = loose and tail + 16 or tail
+  if cookies > 0 then
+    local own = sub(rec, 25, 40)
+    for _ = 1, cookies do
+      if sub(item, at, at + 15) == own then return 2 end
+      at = at + 16
+    end
+  end
+  if sub(item, 13, 28) == sub(rec, 41, 56) then return 1 end
+  if loose and sub(item, tail, tail + 15) == sub(rec, 57, 72) then return 1 end
+  return 0
+end
+
+-- True when the item presents the door key whose digest is `key`.
+function qm.has_door_key(item, tail, key)
+  local _, flags, cookies, doors = byte(item, 1, 4)
+  local at = tail + (flags % 2) * 16 + cookies * 16
+  for _ = 1, doors do
+    if sub(item, at, at + 15) == key then return true end
+    at = at + 16
+  end
+  return false
+end
+
+-- True when the item presents any door key.
+function qm.has_any_door_key(item)
+  return byte(item, 4) > 0
+end
+
+-- True when the item presents the door key of n's running session.
+function qm.holds_session(R, n, rec, item, tail)
+  return byte(rec, 1) == qm.T.ACTIVE and byte(item, 4) > 0 and qm.has_door_key(item, tail, qm.door_get(R, n).key)
+end

@@ -1,0 +1,55 @@
+-- How many wait before a ticket: n - head - removed ones between. The removed ones are bits in a bitmap; whole blocks
+-- of it are counted once a call, so that a batch of 50 questions counts a line of a million once, not 50 times.
+
+local BLOCK = 65536
+
+local call, floor
+qm.bind(function() call, floor = redis.call, math.floor end)
+
+local function count(R, first, last)
+  if last < first then return 0 end
+  return call("BITCOUNT", R.g .. "r", first, last, "BIT")
+end
+
+-- Removed tickets from head + 1 up to the end of block `b` - 1.
+local function blocks_before(R, b)
+  local sums, first = R.sums, floor((R.h.head + 1) / BLOCK)
+  if not sums then
+    sums = { upto = first, [first] = 0 }
+    R.sums = sums
+  end
+  for block = sums.upto, b - 1 do
+    local from = block == first and R.h.head + 1 or block * BLOCK
+    sums[block + 1] = sums[block] + count(R, from, (block + 1) * BLOCK - 1)
+    sums.upto = block + 1
+  end
+  return sums[b]
+end
+
+-- Waiting tickets before ticket n, which itself waits.
+function qm.ahead(R, n)
+  local h = R.h
+  if h.removed == 0 then return n - h.head - 1 end
+  local b = floor(n / BLOCK)
+  local from = b * BLOCK
+  if from <= h.head then from = h.head + 1 end
+  return n - h.head - 1 - blocks_before(R, b) - count(R, from, n - 1)
+end
+
+-- Marks waiting ticket n as gone from the line.
+function qm.line_remove(R, n)
+  call("SETBIT", R.g .. "r", n, 1)
+  R.h.removed = R.h.removed + 1
+  R.sums = nil
+end
+
+-- Smallest waiting number, or nil when nobody waits.
+function qm.first_waiting(R)
+  local h = R.h
+  if qm.waiting(h) == 0 then return nil end
+  if h.removed == 0 then return h.head + 1 end
+  local n = call("BITPOS", R.g .. "r", 0, h.head + 1, h.last_ticket, "BIT")
+  if n >= 0 then return n end
+  local beyond = call("STRLEN", R.g .. "r") * 8
+  return beyond > h.head + 1 and beyond or h.head + 1
+end

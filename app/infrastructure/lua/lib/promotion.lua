@@ -1,0 +1,159 @@
+-- Passes from the head of the line (ENG-121 ... ENG-124) and in the step of a join (ENG-118). Records are read and
+-- written in runs of neighbours, since one command per ticket would be most of the cost.
+
+local RUN = 64
+local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1500, 5000
+
+local call, byte, sub, pack, unpack_, concat, rep, unpack_table
+qm.bind(function()
+  call, byte, sub, pack, unpack_ = redis.call, string.byte, string.sub, struct.pack, struct.unpack
+  concat, rep, unpack_table = table.concat, string.rep, unpack
+end)
+
+local T, FLAG, CHUNK = qm.T, qm.FLAG, qm.CHUNK
+local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
+local BOTH = FLAG.SLOT + FLAG.PAID
+
+local function fresh_door(R, pass_end, claim_end)
+  return pack(qm.DOOR_FORMAT, R.h.wall, 0, pass_end, claim_end, 0, 0, 0, 0) .. qm.NO_DOOR_KEY
+end
+
+local function promoted_fact(R, by, pass_end, claim_end, runs)
+  local any_slot = false
+  for i = 1, #runs do
+    local run = runs[i]
+    any_slot = any_slot or run[3] == BOTH
+    runs[i] = pack("<I4I4B", run[1], run[2], run[3])
+  end
+  local claim = any_slot and qm.wall_of(R.h, claim_end) or 0
+  local head = pack("<BI8I8", by, qm.wall_of(R.h, pass_end), claim)
+  return qm.fact(R, qm.FACT.PROMOTED, head .. concat(runs))
+end
+
+local function note_run(runs, n, flags)
+  local last = runs[#runs]
+  if last and last[3] == flags and last[1] + last[2] == n then
+    last[2] = last[2] + 1
+  else
+    runs[#runs + 1] = { n, 1, flags }
+  end
+end
+
+-- State of one walk over the head of the line.
+local function new_walk(R)
+  local h = R.h
+  local pass_end = R.ds + h.passed_ttl * 10
+  local claim_end = R.ds + qm.claim_ds(h)
+  return {
+    pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
+    paid_door = fresh_door(R, pass_end, claim_end), absent_door = fresh_door(R, pass_end, 0),
+    no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds,
+  }
+end
+
+local PASSED_OVER, PASSED_PAID = "\2\0", "\2\3" -- state PASSED with flags none, and SLOT + PAID
+
+-- One ticket of a run; `rec` starts at `at` in `block`. Returns its new first two bytes and its door record, or nil
+-- for a ticket that left the line.
+local function promote(R, walk, n, block, at)
+  local h = R.h
+  if byte(block, at) ~= T.WAITING then
+    h.removed = h.removed - 1
+    return nil
+  end
+  qm.address_change(R, sub(block, at + 16, at + 23), -1)
+  local seen, scores = unpack_("<I4", block, at + 4), walk.scores
+  if seen < walk.seen_limit then
+    walk.absent = walk.absent + 1
+    h.passes_out = h.passes_out + 1
+    scores[#scores + 1] = walk.pass_end
+    scores[#scores + 1] = n
+    note_run(walk.runs, n, 0)
+    return PASSED_OVER, walk.absent_door
+  end
+  walk.paid = walk.paid + 1
+  h.pending, h.credit = h.pending + 1, h.credit - 1
+  local due = seen + R.absent_ds + 1 -- untold: an absent holder gives up his slot (ENG-140)
+  scores[#scores + 1] = due < walk.claim_end and due or walk.claim_end
+  scores[#scores + 1] = n
+  note_run(walk.runs, n, BOTH)
+  return PASSED_PAID, walk.paid_door
+end
+
+local function may_go_on(R, walk)
+  return qm.can_pay(R.h) and qm.slot_free(R.h) and walk.paid < PAID_LIMIT and walk.absent < ABSENT_LIMIT
+    and walk.scanned < SCAN_LIMIT
+end
+
+-- One run of neighbours in one chunk, from the ticket after the head on.
+local function walk_run(R, walk)
+  local h = R.h
+  local first = h.head + 1
+  local k, i = qm.place(first)
+  local count = RUN
+  if count > CHUNK - i then count = CHUNK - i end
+  if count > h.last_ticket - h.head then count = h.last_ticket - h.head end
+  local key = R.g .. "t" .. k
+  local block = call("GETRANGE", key, i * TICKET_BYTES, (i + count) * TICKET_BYTES - 1)
+  local tickets, doors, done = {}, {}, 0
+  while done < count and may_go_on(R, walk) do
+    local at = done * TICKET_BYTES + 1
+    local head, door = promote(R, walk, first + done, block, at)
+    done = done + 1
+    walk.scanned = walk.scanned + 1
+    tickets[done] = head and head .. sub(block, at + 2, at + TICKET_BYTES - 1) or sub(block, at, at + TICKET_BYTES - 1)
+    doors[done] = door or walk.no_door
+  end
+  if done == 0 then return end
+  qm.head_to(R, first)
+  h.head = first + done - 1
+  call("SETRANGE", key, i * TICKET_BYTES, concat(tickets))
+  call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, concat(doors))
+end
+
+local function save_scores(R, scores)
+  for from = 1, #scores, 1000 do
+    local last = from + 999
+    if last > #scores then last = #scores end
+    call("ZADD", R.g .. "e", unpack_table(scores, from, last))
+  end
+end
+
+-- Promotes from the head while credit, slots and the work limits last. Returns paid, passed over, and false when a
+-- work limit ended it.
+function qm.promote_line(R)
+  local h = R.h
+  if not qm.can_pay(h) or not qm.slot_free(h) or h.head == h.last_ticket then return 0, 0, true end
+  local walk = new_walk(R)
+  while h.head < h.last_ticket and may_go_on(R, walk) do walk_run(R, walk) end
+  local complete = h.head == h.last_ticket or not qm.can_pay(h) or not qm.slot_free(h)
+  R.sums = nil
+  save_scores(R, walk.scores)
+  if #walk.runs > 0 then promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
+  h.now_passes, h.now_paid = h.now_passes + walk.paid + walk.absent, h.now_paid + walk.paid
+  return walk.paid, walk.absent, complete
+end
+
+-- True when a ticket that joins now would be promoted in the same step.
+function qm.promote_on_join(R)
+  local h = R.h
+  return qm.can_pay(h) and qm.slot_free(h) and qm.waiting(h) == 0 and not qm.door_oldest(R)
+end
+
+-- Gives new ticket n, for which promote_on_join held, its pass; returns its door as a table.
+function qm.promote_new(R, n)
+  local h, walk = R.h, new_walk(R)
+  h.removed = 0
+  qm.head_to(R, n)
+  R.sums = nil
+  h.pending, h.credit = h.pending + 1, h.credit - 1
+  h.now_passes, h.now_paid = h.now_passes + 1, h.now_paid + 1
+  local door = {
+    passed_at = h.wall, before = 0, pass_end = walk.pass_end, claim_end = walk.claim_end, used = 0, first = 0,
+    admitted = 0, seq = 0, key = qm.NO_DOOR_KEY,
+  }
+  qm.door_put(R, n, door)
+  qm.deadline_set(R, n, qm.pass_due(R, BOTH, R.ds, door))
+  promoted_fact(R, qm.BY.JOIN, walk.pass_end, walk.claim_end, { { n, 1, BOTH } })
+  return door
+end

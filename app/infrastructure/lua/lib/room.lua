@@ -1,0 +1,82 @@
+-- Opening a room for one call: R holds the header `h`, the key bases `p` and `g`, the clock `ds`, and what is to be
+-- written at the end (close.lua).
+
+local call, find, tonumber_
+qm.bind(function() call, find, tonumber_ = redis.call, string.find, tonumber end)
+
+-- Header keys of rooms whose live state was compared with the journal since this Valkey process took the library in.
+-- Kept outside the data on purpose: a restarted or failed-over Valkey begins with none, so state that may have been
+-- rewound answers nobody before it was compared (ENG-276).
+local verified = {}
+
+-- Notes that the room behind `key` may answer, or no longer.
+function qm.room_verify(key, is_verified)
+  verified[key] = is_verified or nil
+end
+
+-- True when the room behind `key` may answer.
+function qm.is_verified(key)
+  return verified[key] == true
+end
+
+-- R of the room behind header key `key` whatever its state, or nil and NOHEADER / FENCED (unknown layout).
+function qm.room_raw(key)
+  local data = call("GET", key)
+  if not data then return nil, qm.CODE.NOHEADER end
+  local h = qm.header_read(data)
+  if not h or h.layout > qm.LAYOUT then return nil, qm.CODE.FENCED end
+  qm.clock_advance(h)
+  local p = key:sub(1, -2)
+  return {
+    key = key, p = p, g = p .. h.gen .. ":", h = h, ds = qm.clock_ds(h), absent_ds = h.presence * 10,
+    facts = {}, seq_before = h.seq, addresses = {}, counts = {},
+  }
+end
+
+-- R of a room that answers, or nil and a code. `gen`, `cfg_ver`: those of the caller's copy, 0 = any.
+function qm.room_open(key, gen, cfg_ver)
+  local R, code = qm.room_raw(key)
+  if not R then return nil, code end
+  local h = R.h
+  if h.fenced == 1 or not verified[key] then return nil, qm.CODE.FENCED end
+  if h.deleted == 1 then return nil, qm.CODE.NOROOM end
+  gen, cfg_ver = tonumber_(gen), tonumber_(cfg_ver)
+  if (gen ~= 0 and gen ~= h.gen) or (cfg_ver ~= 0 and cfg_ver ~= h.cfg_ver) then return nil, qm.CODE.STALE end
+  return R
+end
+
+-- As room_open, for a function that writes: the counters stand at the current second.
+function qm.room_enter(key, gen, cfg_ver)
+  local R, code = qm.room_open(key, gen, cfg_ver)
+  if R then qm.counters_roll(R) end
+  return R, code
+end
+
+-- Instance prefix and room id out of a header key.
+function qm.key_parts(key)
+  local _, _, prefix, room = find(key, "^(.*){([^{}]*)}:m$")
+  return prefix, room
+end
+
+-- True when a slot is free.
+function qm.slot_free(h)
+  return h.max_concurrent == 0 or h.active + h.pending < h.max_concurrent
+end
+
+-- True when one credit may be spent now.
+function qm.can_pay(h)
+  return h.state == qm.S.ACTIVE and h.rate > 0 and h.credit >= 1
+end
+
+-- Tickets in line without a pass.
+function qm.waiting(h)
+  return h.last_ticket - h.head - h.removed
+end
+
+-- Earns the credit for the time since the last tick of any instance (ENG-114, ENG-116, ENG-119).
+function qm.accrue(h)
+  local elapsed = h.mono - h.last_tick
+  h.last_tick = h.mono
+  if elapsed > 5000 then elapsed = 5000 end
+  if elapsed > 0 and h.state == qm.S.ACTIVE then h.credit = h.credit + h.rate * elapsed / 60000 end
+end
