@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
+from app.core.errors import MethodNotAllowed
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 
-HotHandler = Callable[[HotRequest], Awaitable[HotReply]]
+HotHandler = Callable[[HotRequest], Coroutine[Any, Any, HotReply]]
 """Answers one request. A QmError it raises becomes the error answer, anything else ``500 internal_error``.
 
 It is run to its end even when the client has gone away: what it began (a commit, an undo) is not left half done.
@@ -44,10 +46,16 @@ class HotTable:
         for (method, path), handler in sorted(routes.items(), key=lambda item: item[0][0] != "HEAD"):
             self.add(method, path, handler)
 
-    def allow(self, path: bytes) -> bytes | None:
-        """Value of ``Allow`` for a path of the table, None for any other."""
-        methods = self._allow.get(path)
-        return b", ".join(sorted(methods)) if methods else None
+    def find(self, method: bytes, path: bytes) -> HotHandler | None:
+        """The handler of a request; for a path that is here with other methods one that refuses; else None."""
+        handler = self.routes.get((method, path))
+        if handler is not None or path not in self._allow:
+            return handler
+        return self._refuse
+
+    async def _refuse(self, request: HotRequest) -> HotReply:
+        allow = b", ".join(sorted(self._allow[request.path.encode("latin-1")]))
+        raise MethodNotAllowed(headers={"Allow": allow.decode("ascii")})
 
     def _put(self, method: str, path: str, handler: HotHandler) -> None:
         key = (method.encode("ascii"), path.encode("ascii"))

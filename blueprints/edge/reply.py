@@ -94,7 +94,7 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
         if not budget.allowed:
             parts.append(b"Retry-After: %d\r\n" % budget.retry_after_sec)
     for value in reply.cookies:
-        parts.append(b"Set-Cookie: %b\r\n" % value)  # noqa: PERF401 - rarely more than one
+        parts.append(b"Set-Cookie: %b\r\n" % value)
     for name, value in reply.headers:
         parts.append(b"%b: %b\r\n" % (name, value))
     parts.append(b"\r\n")

@@ -1,0 +1,216 @@
+"""Strict reading of a request's head, for every host and route (INL-050, INL-051, VIS-022, VIS-042).
+
+What two readers could understand in two ways is refused here, before anything acts on it: a proxy in front may share
+one connection between visitors. Bytes in, ``Head`` or a refusal out; no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from app.core.errors import BadRequest, MethodNotAllowed, QmError
+from app.domain.client_address import is_host
+
+LINE_MAX_BYTES: Final = 16 * 1024
+BLOCK_MAX_BYTES: Final = 32 * 1024
+
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://")
+_TEXT_BYTES: Final = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+"""Every byte that may stand in a head apart from line ends."""
+_METHODS: Final = {
+    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+}
+_COMMON_NAMES: Final = (
+    "Host Connection User-Agent Accept Accept-Language Accept-Encoding Cookie Origin Referer Content-Type "
+    "Content-Length Transfer-Encoding Cache-Control Pragma Expect Upgrade Authorization If-None-Match "
+    "X-Forwarded-For X-Forwarded-Proto X-Forwarded-Host X-Real-IP Forwarded CF-Connecting-IP True-Client-IP Via "
+    "Sec-Fetch-Site Sec-Fetch-Mode Sec-Fetch-Dest Sec-Fetch-User Sec-CH-UA Sec-CH-UA-Mobile Sec-CH-UA-Platform "
+    "Upgrade-Insecure-Requests DNT Priority Keep-Alive X-QM-Door-Key X-QM-CSRF"
+)
+_NAMES: Final = {
+    form: name.lower().encode()
+    for name in _COMMON_NAMES.split()
+    for form in (name.encode(), name.lower().encode(), name.title().encode(), name.capitalize().encode())
+}
+"""Spellings that clients really use, ready checked; any other name is checked each time."""
+
+
+class Uncoded(QmError):
+    """A refusal whose answer has no ``code``: 408, 414, 417 and 431 (VIS-048)."""
+
+    def body(self) -> dict[str, Any]:
+        """Only the sentence."""
+        return {"error": self.sentence, **self.members}
+
+
+class BadHost(BadRequest):
+    """400 ``bad_host``: no host, two, an unreadable one, or an absolute target."""
+
+    code = "bad_host"
+    sentence = "The Host of this request cannot be read."
+
+
+class Head:
+    """A head that was understood."""
+
+    __slots__ = (
+        "block",
+        "chunked",
+        "expects",
+        "headers",
+        "keep_alive",
+        "length",
+        "lines",
+        "method",
+        "minor",
+        "path",
+        "query",
+        "target",
+    )
+
+    def __init__(self, block: bytes, method: str, target: bytes, minor: int, headers: dict[bytes, bytes]) -> None:
+        """Framing members are set by ``parse_head``."""
+        self.block = block
+        """All bytes, without the empty line."""
+        self.method = method
+        self.target = target
+        self.path, _, self.query = target.partition(b"?")
+        self.minor = minor
+        """0 or 1, of HTTP/1.x."""
+        self.headers = headers
+        """By lower-case name; lines of one name are joined by ``, ``, cookies by ``; ``."""
+        self.lines: list[tuple[bytes, bytes]] | None = None
+        """All lines in order, where a name came twice; None when ``headers`` already says everything."""
+        self.length = 0
+        """Content-Length; 0 when there is none."""
+        self.chunked = False
+        self.expects = False
+        """The client waits for ``100 Continue``."""
+        self.keep_alive = minor == 1
+
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """All header lines as (lower-case name, value)."""
+        return self.lines if self.lines is not None else list(self.headers.items())
+
+
+def head_end(buffer: bytes | bytearray) -> int:
+    """Where the empty line that ends the head begins; -1 when more bytes are needed.
+
+    Raises the refusal of a line or block over its limit, and of a bare LF, without waiting for the end.
+    """
+    end = buffer.find(b"\r\n\r\n")
+    first = buffer.find(b"\r\n", 0, LINE_MAX_BYTES + 2)
+    if first < 0 and len(buffer) > LINE_MAX_BYTES:
+        raise Uncoded("The request line is longer than 16 KB.", status=414)
+    if (end if end >= 0 else len(buffer)) - first - 2 > BLOCK_MAX_BYTES:
+        raise Uncoded("The headers are larger than 32 KB.", status=431)
+    if end < 0 and buffer.count(b"\n") != buffer.count(b"\r\n"):
+        raise BadRequest
+    return end
+
+
+def parse_head(block: bytes) -> Head:
+    """Read a head (without its empty line). Raises BadRequest, BadHost, MethodNotAllowed or Uncoded."""
+    lines = block.split(b"\r\n")
+    # What is left without text bytes has to be the line ends just split at: so no bare CR or LF, NUL or control.
+    if len(block.translate(None, _TEXT_BYTES)) != 2 * (len(lines) - 1):
+        raise BadRequest
+    method, target, minor = _request_line(lines[0])
+    headers: dict[bytes, bytes] = {}
+    is_repeated = False
+    del lines[0]
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        key = _NAMES.get(name)
+        if key is None or not colon:
+            if not colon or _TOKEN.fullmatch(name) is None:
+                raise BadRequest
+            key = name.lower()
+        value = value.strip(b" \t")
+        if key in headers:
+            is_repeated = True
+            value = _joined(key, headers[key], value)
+        headers[key] = value
+    head = Head(block, method, target, minor, headers)
+    if is_repeated:
+        head.lines = _all_lines(lines)
+    _frame(head, headers)
+    return head
+
+
+def _request_line(line: bytes) -> tuple[str, bytes, int]:
+    parts = line.split(b" ")
+    if len(parts) != 3:
+        raise BadRequest
+    raw_method, target, version = parts
+    if version == b"HTTP/1.1":
+        minor = 1
+    elif version == b"HTTP/1.0":
+        minor = 0
+    else:
+        raise BadRequest
+    method = _METHODS.get(raw_method)
+    if method is None:
+        if _TOKEN.fullmatch(raw_method) is None:
+            raise BadRequest
+        method = raw_method.decode("ascii")
+    elif method in ("TRACE", "CONNECT"):
+        raise MethodNotAllowed(headers={"Allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
+    if target[:1] != b"/" and not (target == b"*" and method == "OPTIONS"):
+        raise BadHost if _ABSOLUTE.match(target) else BadRequest
+    if b"#" in target or b"\t" in target:
+        raise BadRequest
+    return method, target, minor
+
+
+def _joined(key: bytes, earlier: bytes, value: bytes) -> bytes:
+    """Value of a name that comes a second time."""
+    if key == b"host":
+        raise BadHost
+    if key in (b"content-length", b"transfer-encoding"):
+        raise BadRequest
+    return earlier + (b"; " if key == b"cookie" else b", ") + value
+
+
+def _all_lines(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
+    parts = (line.partition(b":") for line in lines)
+    return [(name.lower(), value.strip(b" \t")) for name, _, value in parts]
+
+
+def _frame(head: Head, headers: dict[bytes, bytes]) -> None:
+    """Host, length of the body, and what becomes of the connection."""
+    host = headers.get(b"host")
+    if host is None:
+        if head.minor:
+            raise BadHost
+    elif not _is_good_host(host):
+        raise BadHost
+    length = headers.get(b"content-length")
+    if length is not None:
+        if not length.isdigit():
+            raise BadRequest
+        head.length = int(length[-18:]) if len(length.lstrip(b"0")) <= 18 else 10**18
+    if b"transfer-encoding" in headers:
+        if length is not None or not head.minor or headers[b"transfer-encoding"].lower() != b"chunked":
+            raise BadRequest
+        head.chunked = True
+    connection = headers.get(b"connection")
+    if connection is not None and connection != b"keep-alive":
+        options = [option.strip() for option in connection.lower().split(b",")]
+        head.keep_alive = b"close" not in options and (head.minor == 1 or b"keep-alive" in options)
+    elif connection is not None:
+        head.keep_alive = True
+    if b"expect" in headers and head.minor:
+        if headers[b"expect"].lower() != b"100-continue":
+            raise Uncoded("Only 100-continue can be expected of this server.", status=417)
+        head.expects = head.chunked or head.length > 0
+    if b"upgrade" in headers and (head.chunked or head.length):
+        raise BadRequest
+
+
+@lru_cache(1024)
+def _is_good_host(value: bytes) -> bool:
+    return len(value) <= 260 and is_host(value.decode("latin-1"))

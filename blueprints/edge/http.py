@@ -1,0 +1,277 @@
+"""The task of a connection: reads requests in order, hands hot ones to their handler and all others to Sanic.
+
+Replaces the loop, the head and the body reader of Sanic's ``Http``; its response side is used as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import quote_from_bytes
+
+from sanic.compat import Header
+from sanic.exceptions import RequestCancelled
+from sanic.http import Http, Stage
+from structlog.contextvars import bind_contextvars
+
+from app.core.errors import BadRequest, BodyTooLarge
+from blueprints.edge.head import Head, head_end, parse_head
+from blueprints.edge.reply import render
+from blueprints.errors import error_reply
+
+if TYPE_CHECKING:
+    from blueprints.edge.hot import HotHandler
+    from blueprints.edge.protocol import EdgeProtocol
+    from blueprints.edge.request import HotRequest
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_CHUNK_LINE_MAX_BYTES: Final = 256
+
+
+class EdgeHttp(Http):
+    """The requests of one connection."""
+
+    __slots__ = ("head",)
+
+    protocol: EdgeProtocol
+    head: Head | None
+    request_body: Any
+    """True, ``"chunked"``, or None once all of it was read."""
+    request_bytes: Any
+    request_bytes_left: Any
+
+    async def http1(self) -> None:
+        """Serve requests until the connection ends."""
+        protocol = self.protocol
+        while self.keep_alive and self.stage is Stage.IDLE:
+            self.init_for_request()  # type: ignore[no-untyped-call]
+            self.head = None
+            try:
+                if not self.recv_buffer:
+                    await protocol.park()
+                self.stage = Stage.REQUEST
+                self.response_func = self.http1_response_header
+                self.head = await self._read_head()
+                await self._serve(self.head)
+                await self._drop_body()
+            except CancelledError:
+                # Lost connections and timeouts both cancel the task; only the latter leave a word for the client.
+                if self.exception is None or protocol.conn_info.lost:
+                    return
+                self._refuse(self.exception)
+            except RequestCancelled:
+                return
+            except Exception as error:
+                self._refuse(error)
+            finally:
+                self._let_go()
+        if self.stage is Stage.RESPONSE:
+            # A handler broke off in the middle of its answer, which Sanic has logged.
+            protocol.cut()
+        elif self.stage is Stage.IDLE:
+            protocol.end_after_answer()
+
+    async def _read_head(self) -> Head:
+        buffer = self.recv_buffer
+        protocol = self.protocol
+        is_timed = False
+        while True:
+            while buffer[:2] == b"\r\n":  # some clients send a line end too many after a body
+                del buffer[:2]
+            end = head_end(buffer)
+            if end >= 0:
+                break
+            if not is_timed:
+                is_timed = True
+                protocol.expect_head()
+            await self._receive_more()
+        head = parse_head(bytes(buffer[:end]))
+        del buffer[: end + 4]
+        protocol.expect_handler()
+        return head
+
+    async def _serve(self, head: Head) -> None:
+        protocol = self.protocol
+        self.keep_alive = head.keep_alive and not protocol.is_stopping
+        self.head_only = head.method == "HEAD"
+        self._open_body(head)
+        handler = protocol.edge.hot.find(head.method.encode("ascii"), head.path)
+        if handler is not None:
+            await self._serve_hot(head, handler)
+        else:
+            await self._serve_stock(head)
+
+    async def _serve_hot(self, head: Head, handler: HotHandler) -> None:
+        protocol = self.protocol
+        body = b"".join([part async for part in self])
+        request = protocol.hot_request(head, body)
+        self.stage = Stage.HANDLER
+        running = protocol.loop.create_task(self._answer_hot(request, handler))
+        protocol.edge.running.add(running)
+        running.add_done_callback(protocol.edge.running.discard)
+        await asyncio.wait((running,))  # not awaited itself: when the client goes the handler ends what it began
+        answer, self.keep_alive = running.result()
+        await protocol.send(answer)  # type: ignore[no-untyped-call]
+        self.stage = Stage.IDLE
+
+    async def _answer_hot(self, request: HotRequest, handler: HotHandler) -> tuple[bytes, bool]:
+        reply, failure = None, None
+        try:
+            reply = await handler(request)
+        except (Exception, CancelledError) as error:
+            failure = error
+        return self.protocol.hot_answer(request, reply, failure, self.keep_alive)
+
+    async def _serve_stock(self, head: Head) -> None:
+        protocol = self.protocol
+        request = self._stock_request(head)
+        self.request, request.stream = request, self
+        request.conn_info = protocol.conn_info
+        request.ctx.client = protocol.client_of(head)
+        request.ctx.request_id = protocol.edge.ids.next()
+        request.ctx.budget = None
+        bind_contextvars(request_id=request.ctx.request_id)
+        protocol.request_class._current.set(request)
+        self.stage = Stage.HANDLER
+        await protocol.request_handler(request)
+        if self.stage is Stage.HANDLER:
+            raise RuntimeError(f"no response from the handler of {request.path}")
+
+    def _stock_request(self, head: Head) -> Any:
+        target = head.target
+        if not target.isascii():
+            target = quote_from_bytes(target, safe=bytes(range(0x21, 0x7F))).encode("ascii")
+        # Latin-1 maps each byte to one character and back: no value can raise when it is written again.
+        pairs = [(name.decode("ascii"), value.decode("latin-1")) for name, value in head.pairs()]
+        return self.protocol.request_class(
+            url_bytes=target,
+            headers=Header(pairs),
+            head=head.block,
+            version=f"1.{head.minor}",
+            method=head.method,
+            transport=self.protocol.transport,
+            app=self.protocol.app,
+        )
+
+    # The body
+
+    def _open_body(self, head: Head) -> None:
+        self.request_bytes_left = self.request_bytes = 0
+        if head.length > self.request_max_size:
+            raise BodyTooLarge
+        if head.expects:
+            # Until the body was asked for nobody knows whether it will come: an answer before that ends all.
+            self.expecting_continue = True
+            self.keep_alive = False
+        if head.chunked:
+            self.request_body = "chunked"
+        elif head.length:
+            self.request_body = True
+            self.request_bytes_left = self.request_bytes = head.length
+
+    async def read(self) -> bytes | None:
+        """The next part of the body, None at its end. Raises BadRequest or BodyTooLarge."""
+        if self.expecting_continue:
+            self.expecting_continue = False
+            self.keep_alive = self.head is not None and self.head.keep_alive and not self.protocol.is_stopping
+            await self._send(_CONTINUE)
+        if self.request_body == "chunked" and not self.request_bytes_left and not await self._next_chunk():
+            return None
+        if not self.request_bytes_left:
+            self.request_body = None
+            return None
+        if not self.recv_buffer:
+            await self._more_body()
+        data = bytes(self.recv_buffer[: self.request_bytes_left])
+        del self.recv_buffer[: len(data)]
+        self.request_bytes_left -= len(data)
+        if not self.request_bytes_left:
+            await self._end_of_part()
+        return data
+
+    async def _next_chunk(self) -> bool:
+        """Read the line before a chunk; False when it was the last one."""
+        buffer = self.recv_buffer
+        while (end := buffer.find(b"\r\n")) < 0 and len(buffer) <= _CHUNK_LINE_MAX_BYTES:
+            if b"\n" in buffer:
+                self._bad_body()
+            await self._more_body()
+        match = _CHUNK_LINE.fullmatch(bytes(buffer[:end])) if 0 <= end <= _CHUNK_LINE_MAX_BYTES else None
+        if match is None:
+            self._bad_body()
+        size = int(match[1], 16)
+        del buffer[: end + 2]
+        if size:
+            self.request_bytes_left = size
+            self.request_bytes += size
+            if self.request_bytes > self.request_max_size:
+                self.keep_alive = False
+                raise BodyTooLarge
+            return True
+        await self._take_line_end()  # no trailers: nobody reads them, and they could be taken for a request
+        self._body_is_in()
+        return False
+
+    async def _end_of_part(self) -> None:
+        if self.request_body == "chunked":
+            await self._take_line_end()
+        else:
+            self._body_is_in()
+
+    async def _take_line_end(self) -> None:
+        while len(self.recv_buffer) < 2:
+            await self._more_body()
+        if self.recv_buffer[:2] != b"\r\n":
+            self._bad_body()
+        del self.recv_buffer[:2]
+
+    async def _more_body(self) -> None:
+        self.protocol.expect_body()
+        await self._receive_more()
+
+    def _body_is_in(self) -> None:
+        self.request_body = None
+        self.protocol.expect_handler()
+
+    def _bad_body(self) -> NoReturn:
+        self.keep_alive = False
+        raise BadRequest("The chunks of this body cannot be read.")
+
+    async def _drop_body(self) -> None:
+        """Read what the handler left of the body; the next request comes behind it."""
+        if self.keep_alive and self.stage is Stage.IDLE:
+            async for _ in self:
+                pass
+
+    # Ends
+
+    def _refuse(self, error: BaseException) -> None:
+        """Answer ``error`` past Sanic, unless an answer has begun; the connection ends with it."""
+        self.keep_alive = False
+        if self.stage not in (Stage.REQUEST, Stage.HANDLER):
+            return
+        protocol = self.protocol
+        protocol.edge.refused += 1
+        head = self.head
+        request = self.request
+        request_id = request.ctx.request_id if request is not None else protocol.edge.ids.next()
+        reply = error_reply(
+            error,
+            head.headers if head is not None else {},
+            request_id=request_id,
+            path=head.path.decode("latin-1") if head is not None else "",
+            page=protocol.edge.error_page,
+        )
+        self.stage = Stage.IDLE
+        if not protocol.transport.is_closing():
+            answer = render(reply, request_id=request_id, keep_alive=False, head_only=bool(self.head_only), budget=None)
+            protocol.transport.write(answer)
+
+    def _let_go(self) -> None:
+        if self.request is not None:
+            self.request.stream = None
+            if self.response is not None:
+                self.response.stream = None

@@ -1,0 +1,401 @@
+"""The connection of one client: deadlines, the hot fast path, and the hand-over to Sanic's own machinery.
+
+A connection begins without a task. While it brings nothing but hot requests that arrive whole, each is served in the
+callback that brought it (``_serve_fast``). Everything else, a request in pieces, several at once, any other route, goes
+through ``recv_buffer`` to the connection's task (http.py), which reads hot and stock requests in the order sent. Only
+one of the two is at work at a time: ``_parked`` is true while the fast path may take what comes.
+
+Sanic internals used here and in http.py are listed, and asserted, in tests/edge/test_sanic_internals.py.
+Source: CFG-233 for the deadlines, design note on the inline proxy for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from enum import IntEnum
+from typing import Any, ClassVar, Final
+
+from sanic.models.server_types import ConnInfo
+from sanic.server.protocols.http_protocol import HttpProtocol
+
+from app.core.clock import mono
+from app.core.errors import QmError, Unavailable
+from app.domain.client_address import Client
+from blueprints.edge.head import Head, Uncoded, parse_head
+from blueprints.edge.http import EdgeHttp
+from blueprints.edge.reply import HotReply, render
+from blueprints.edge.request import HotRequest
+from blueprints.edge.run import HotRun
+from blueprints.edge.state import EdgeState
+from blueprints.errors import error_reply
+
+FAST_HEAD_MAX_BYTES: Final = 8192
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER that makes a close send RST: a cut answer must not look like a complete one."""
+
+
+class Phase(IntEnum):
+    """What a connection is waiting for, and with it what its deadline means."""
+
+    FIRST = 0
+    IDLE = 1
+    HEAD = 2
+    BODY = 3
+    HANDLER = 4
+    LINGER = 5
+    CLOSED = 6
+
+
+class EdgeProtocol(HttpProtocol):
+    """One client connection."""
+
+    HTTP_CLASS = EdgeHttp
+    transport: Any
+    """None once the connection was aborted."""
+    conn_info: Any
+
+    FIRST_BYTE_SEC: ClassVar[float] = 30.0
+    IDLE_SEC: ClassVar[float] = 75.0
+    HEAD_SEC: ClassVar[float] = 10.0
+    BODY_SEC: ClassVar[float] = 15.0
+    SEND_SEC: ClassVar[float] = 60.0
+    """How long a client may take in no byte of an answer."""
+    LINGER_SEC: ClassVar[float] = 2.0
+    """How long input is discarded after a last answer, so that a reset does not take the answer away."""
+    BUFFER_MAX_BYTES: ClassVar[int] = 65536
+
+    __slots__ = (
+        "_deadline",
+        "_is_choked",
+        "_is_declared",
+        "_is_half_closed",
+        "_is_task_parked",
+        "_parked",
+        "_peer",
+        "_phase",
+        "_run",
+        "_timer",
+        "_tls",
+        "_unsent",
+        "edge",
+    )
+
+    def __init__(self, **kw: Any) -> None:
+        """Made by Sanic's server for each connection."""
+        super().__init__(**kw)
+        self.edge: EdgeState = self.app.ctx.edge
+        self._http = None  # the slot is unset until the connection has a task
+        self._run: HotRun | None = None
+        self._parked = False
+        self._is_task_parked = False
+        self._is_choked = False
+        self._is_half_closed = False
+        self._is_declared = False
+        self._tls = False
+        self._peer = ""
+        self._phase = Phase.FIRST
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: Any) -> None:
+        """A client connected; no task yet."""
+        transport.set_write_buffer_limits(low=16384, high=65536)
+        self.connections.add(self)
+        self.transport = transport
+        self.recv_buffer = bytearray()
+        self.conn_info = ConnInfo(transport, unix=self._unix)
+        self._peer = self.conn_info.client_ip
+        self._tls = self.conn_info.ssl
+        self._is_declared = self.edge.resolver.is_declared(self._peer)
+        self._parked = True
+        self.expect(Phase.FIRST, self.FIRST_BYTE_SEC)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve a whole hot request at once, or leave the bytes to the connection's task."""
+        if self._parked and self._serve_fast(data):
+            return
+        if self._phase >= Phase.LINGER:
+            return
+        self._parked = False
+        self.recv_buffer += data
+        if len(self.recv_buffer) >= self.BUFFER_MAX_BYTES:
+            self.transport.pause_reading()
+        if self._run is None:
+            self._wake_task()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: a hot request in progress is still answered, anything else ends."""
+        self._is_half_closed = True
+        return self._run is not None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone. A hot handler goes on to its end; its answer is dropped."""
+        self._phase = Phase.CLOSED
+        self._parked = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.connections.discard(self)
+        self.conn_info.lost = True
+        self._can_write.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than answers are written."""
+        self._is_choked = True
+        self._parked = False
+        self._unsent = -1
+        self._arm(self.SEND_SEC / 4)
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_choked = False
+        self._repark()
+        self._can_write.set()
+
+    # The fast path
+
+    def _serve_fast(self, data: bytes) -> bool:
+        """Begin to serve ``data`` if it is exactly one hot request; False leaves everything untouched."""
+        blank = data.find(b" ", 0, 16)
+        path_end = data.find(b" ", blank + 1)
+        path = data[blank + 1 : path_end].partition(b"?")[0]
+        handler = self.edge.hot.routes.get((data[:blank], path))
+        if handler is None:
+            return False
+        end = data.find(b"\r\n\r\n", 0, FAST_HEAD_MAX_BYTES)
+        if end < 0:
+            return False
+        try:
+            head = parse_head(data[:end])
+        except QmError:
+            return False  # the task reads it again, and refuses it
+        if len(data) != end + 4 + head.length or head.chunked or head.expects:
+            return False
+        if head.length > self.request_max_size:
+            return False
+        self._parked = False
+        self._phase = Phase.HANDLER
+        self._deadline = 0.0
+        request = self.hot_request(head, data[end + 4 :])
+        is_kept = head.keep_alive
+
+        def done(reply: HotReply | None, error: BaseException | None) -> None:
+            self._finish(request, reply, error, is_kept)
+
+        self._run = run = HotRun(self.loop, handler(request), done)
+        run.start()
+        return True
+
+    def _finish(self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool) -> None:
+        self._run = None
+        answer, is_kept = self.hot_answer(request, reply, error, is_kept and not self._is_half_closed)
+        if self._phase is not Phase.HANDLER or self.transport.is_closing():
+            return
+        self.transport.write(answer)
+        if not is_kept:
+            self.end_after_answer()
+            return
+        self._phase = Phase.IDLE
+        self._deadline = self.loop.time() + self.IDLE_SEC
+        if not self.recv_buffer:
+            self._parked = not self._is_choked
+            return
+        data = bytes(self.recv_buffer)
+        self.recv_buffer.clear()
+        self._parked = not self._is_choked
+        self.data_received(data)
+
+    def hot_request(self, head: Head, body: bytes) -> HotRequest:
+        """The request object of a hot route."""
+        return HotRequest(
+            head.method,
+            head.path.decode("latin-1"),
+            head.query,
+            head.headers,
+            head.lines,
+            body,
+            self.client_of(head),
+            self.edge.ids.next(),
+        )
+
+    def hot_answer(
+        self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool
+    ) -> tuple[bytes, bool]:
+        """Bytes of the answer to a hot request, and whether the connection goes on after it."""
+        budget = request.budget
+        if reply is None:
+            reply = error_reply(
+                error if error is not None else RuntimeError("no reply"),
+                request.headers,
+                request_id=request.request_id,
+                path=request.path,
+                page=self.edge.error_page,
+                drop_limits=budget is not None and not budget.allowed,
+            )
+        is_kept = is_kept and not self.is_stopping
+        self.edge.requests += 1
+        answer = render(
+            reply,
+            request_id=request.request_id,
+            keep_alive=is_kept,
+            head_only=request.method == "HEAD",
+            budget=budget,
+        )
+        return answer, is_kept
+
+    def client_of(self, head: Head) -> Client:
+        """Who sent a request with this head."""
+        return self.edge.resolver.resolve(self._peer, head.headers, declared=self._is_declared, tls=self._tls)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this process is ending, so that no answer may promise to keep the connection."""
+        return self.edge.is_stopping or bool(self.signal.stopped)
+
+    # Between the fast path and the task
+
+    def _wake_task(self) -> None:
+        if self._task is None:
+            self._task = self.loop.create_task(self.connection_task())  # type: ignore[no-untyped-call]
+        else:
+            self._data_received.set()
+
+    async def park(self) -> None:
+        """Wait in the task for the next request while the fast path may serve; returns with bytes in the buffer."""
+        if self._phase is not Phase.FIRST:
+            self.expect(Phase.IDLE, self.IDLE_SEC)
+        self._is_task_parked = True
+        self._repark()
+        while not self.recv_buffer:
+            await self.receive_more()  # type: ignore[no-untyped-call]
+        self._is_task_parked = False
+
+    def _repark(self) -> None:
+        is_free = self._run is None and not self.recv_buffer and not self._is_choked
+        self._parked = is_free and self._phase < Phase.HEAD and (self._task is None or self._is_task_parked)
+
+    # Deadlines
+
+    def expect(self, phase: Phase, seconds: float) -> None:
+        """Wait for ``phase`` to pass for at most ``seconds``; 0 = without end."""
+        self._phase = phase
+        self._deadline = self.loop.time() + seconds if seconds else 0.0
+        if seconds:
+            self._arm(seconds)
+
+    def expect_head(self) -> None:
+        """The first bytes of a head are there, the rest has to follow."""
+        self.expect(Phase.HEAD, self.HEAD_SEC)
+
+    def expect_body(self) -> None:
+        """The head is there, the body has to follow; one deadline for all of it."""
+        if self._phase is not Phase.BODY:
+            self.expect(Phase.BODY, self.BODY_SEC)
+
+    def expect_handler(self) -> None:
+        """The request is there: now it is the handler's time."""
+        self._time = mono()
+        self._phase = Phase.HANDLER
+        self._deadline = 0.0
+
+    def _arm(self, seconds: float) -> None:
+        """Look at the deadline in ``seconds`` at the latest; an earlier look that is planned stays."""
+        when = self.loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Act on what has passed, and plan the next look."""
+        self._timer = None
+        if self._phase is Phase.CLOSED:
+            return
+        if self._is_choked and self._is_stuck():
+            self.cut()
+            return
+        now = self.loop.time()
+        if self._deadline and now >= self._deadline - 0.001:
+            self._expired()
+            return
+        if self._phase is Phase.HANDLER and self._run is None and mono() - self._time > self.response_timeout:
+            self._fail_task(Unavailable())
+            return
+        wait = self._deadline - now if self._deadline else self.response_timeout
+        self._arm(min(wait, self.SEND_SEC / 4) if self._is_choked else wait)
+
+    def _is_stuck(self) -> bool:
+        """Whether the client took in nothing for SEND_SEC: four looks in a row found as much unsent."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._time = unsent, mono()
+            return False
+        return mono() - self._time >= self.SEND_SEC
+
+    def _expired(self) -> None:
+        if self._phase in (Phase.FIRST, Phase.IDLE, Phase.LINGER):
+            self._phase = Phase.CLOSED
+            self.close()
+        elif self._task is not None:
+            self._fail_task(Uncoded("The request did not arrive in time.", status=408))
+
+    def _fail_task(self, error: QmError) -> None:
+        if self._http is not None and self._task is not None:
+            self._http.exception = error
+            self._task.cancel()
+        else:
+            self.close()
+
+    # Ends
+
+    def end_after_answer(self) -> None:
+        """Close once the answer is out; whatever the client is still sending is read and dropped for a while."""
+        if self._phase >= Phase.LINGER:
+            return
+        if self._is_half_closed:
+            self._phase = Phase.CLOSED
+            self.close()
+            return
+        self.recv_buffer.clear()
+        self._parked = False
+        self.transport.resume_reading()
+        self.transport.write_eof()
+        self.expect(Phase.LINGER, self.LINGER_SEC)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close gracefully; a lingering connection closes by itself."""
+        if self._phase is Phase.LINGER:
+            return
+        self._phase = Phase.CLOSED
+        self._parked = False
+        super().close(timeout=timeout)
+
+    def cut(self) -> None:
+        """Break the connection off with a reset, so that nobody takes a half answer for a whole one."""
+        self._phase = Phase.CLOSED
+        self._parked = False
+        if self.transport is None:
+            return
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.abort()  # type: ignore[no-untyped-call]
+
+    def close_if_idle(self) -> bool:
+        """Close if no request is in progress; called by Sanic when the server stops."""
+        if self._phase in (Phase.FIRST, Phase.IDLE) and self._run is None:
+            self.close()
+            return True
+        return False
+
+    def check_timeouts(self) -> None:
+        """Sanic's own timeouts are idle timers and are not used: see ``_look``."""

@@ -1,0 +1,92 @@
+"""Running a handler without a task of its own.
+
+A task costs two turns of the event loop. A ``HotRun`` takes the first step at once, in the callback that brought the
+request, and each further step in the callback of what it waits for. It is a task implementation in the sense of the
+asyncio manual ("Extending", Task lifetime support), so that ``asyncio.timeout`` and ``TaskGroup`` work inside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from asyncio.tasks import _enter_task, _leave_task  # documented for task implementations
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from blueprints.edge.reply import HotReply
+
+Done = Callable[[HotReply | None, BaseException | None], None]
+"""Called once with the result or the exception."""
+
+
+class HotRun:
+    """One handler on its way; ``start`` it once."""
+
+    __slots__ = ("_cancels", "_context", "_coro", "_done", "_is_cancel_due", "_loop", "_waits_for")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, HotReply], done: Done) -> None:
+        """``done`` is called from ``start`` when the handler waits for nothing, else from a later callback."""
+        self._loop = loop
+        self._coro = coro
+        self._done = done
+        self._context = contextvars.copy_context()
+        self._waits_for: asyncio.Future[Any] | None = None
+        self._cancels = 0
+        self._is_cancel_due = False
+
+    def start(self) -> None:
+        """Take the first step."""
+        self._context.run(self._step, None)
+
+    def cancel(self, msg: object = None) -> bool:
+        """As of ``asyncio.Task``: what a timeout inside the handler calls."""
+        self._cancels += 1
+        if self._waits_for is None or not self._waits_for.cancel(msg):
+            self._is_cancel_due = True
+        return True
+
+    def cancelling(self) -> int:
+        """As of ``asyncio.Task``."""
+        return self._cancels
+
+    def uncancel(self) -> int:
+        """As of ``asyncio.Task``."""
+        self._cancels = max(0, self._cancels - 1)
+        return self._cancels
+
+    def get_name(self) -> str:
+        """As of ``asyncio.Task``."""
+        return "hot"
+
+    def _step(self, error: BaseException | None) -> None:
+        if self._is_cancel_due:
+            self._is_cancel_due = False
+            error = error or asyncio.CancelledError()
+        self._waits_for = None
+        loop = self._loop
+        _enter_task(loop, self)  # type: ignore[arg-type]
+        try:
+            waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
+        except StopIteration as stop:
+            _leave_task(loop, self)  # type: ignore[arg-type]
+            self._done(stop.value, None)
+            return
+        except (Exception, asyncio.CancelledError) as failure:
+            _leave_task(loop, self)  # type: ignore[arg-type]
+            self._done(None, failure)
+            return
+        _leave_task(loop, self)  # type: ignore[arg-type]
+        if waits_for is None:  # a bare yield, as of asyncio.sleep(0)
+            loop.call_soon(self._step, None, context=self._context)
+        elif getattr(waits_for, "_asyncio_future_blocking", None):
+            waits_for._asyncio_future_blocking = False
+            waits_for.add_done_callback(self._wake, context=self._context)
+            self._waits_for = waits_for
+            if self._is_cancel_due and waits_for.cancel():
+                self._is_cancel_due = False
+        else:
+            loop.call_soon(self._step, RuntimeError(f"a hot handler awaits {waits_for!r}"), context=self._context)
+
+    def _wake(self, future: asyncio.Future[Any]) -> None:
+        # The coroutine itself takes the result or the exception out of the future when it goes on.
+        self._step(None)

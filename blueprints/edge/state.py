@@ -1,0 +1,30 @@
+"""What the connections of one worker process share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain.client_address import NO_PROXY, ClientResolver
+from blueprints.edge.hot import HotTable
+from blueprints.edge.request_id import RequestIds
+from blueprints.errors import ErrorPageHook
+
+
+@dataclass(slots=True)
+class EdgeState:
+    """``app.ctx.edge``; made by ``middleware.install`` before the server listens."""
+
+    hot: HotTable = field(default_factory=HotTable)
+    resolver: ClientResolver = field(default_factory=lambda: ClientResolver(NO_PROXY))
+    ids: RequestIds = field(default_factory=RequestIds)
+    error_page: ErrorPageHook | None = None
+    is_stopping: bool = False
+    """Set at the first moment of a stop: every answer from then on says ``Connection: close`` (CFG-193)."""
+    requests: int = 0
+    """Hot requests answered since the start."""
+    refused: int = 0
+    """Requests refused for their head, framing or slowness."""
+    running: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Hot handlers that run as tasks; kept here so that a lost connection does not end them."""

@@ -1,0 +1,44 @@
+"""Answers of stock routes: JSON in the one form, and the headers that every answer of this server has (VIS-045)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sanic import Request
+from sanic.response import BaseHTTPResponse, HTTPResponse
+
+from app.core.jsonbody import parse_object
+from blueprints.edge.reply import JSON_TYPE, dump
+
+
+def json_answer(
+    fields: dict[str, Any],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    cookies: Iterable[str] = (),
+) -> HTTPResponse:
+    """A JSON object; ``cookies`` are ready ``Set-Cookie`` values."""
+    answer = HTTPResponse(dump(fields), status, dict(headers or {}), JSON_TYPE.decode())
+    for cookie in cookies:
+        answer.headers.add("Set-Cookie", cookie)
+    return answer
+
+
+def json_fields(request: Request, *, empty_ok: bool = False) -> dict[str, Any]:
+    """The body of a stock request as a JSON object; raises BadJson or BodyTooLarge (VIS-041)."""
+    return parse_object(request.body, empty_ok=empty_ok)
+
+
+async def add_common_headers(request: Request, response: BaseHTTPResponse) -> None:
+    """Response middleware: request id, ``nosniff``, limits, and ``no-store`` unless the route says otherwise."""
+    headers = response.headers
+    headers["X-QM-Request-Id"] = getattr(request.ctx, "request_id", "")
+    headers["X-Content-Type-Options"] = "nosniff"
+    if "cache-control" not in headers:
+        headers["Cache-Control"] = "no-store"
+    budget = getattr(request.ctx, "budget", None)
+    if budget is not None:
+        for name, value in budget.headers():
+            headers[name.decode("ascii")] = value.decode("ascii")
