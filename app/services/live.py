@@ -1,0 +1,297 @@
+"""The console's event stream: one reader of all rooms per worker, and the frames it makes for every open stream.
+
+A full frame lists every room; a delta only those that changed, as whole objects (ADM-090 … ADM-100). Nothing is ever
+piled up for a slow reader: it gets the newest state as a full frame when it takes one (ADM-108). Not here: HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, Final
+
+import structlog
+import ujson
+
+from app.core.clock import mono, wall_ms
+from app.core.errors import StorageUnavailable, Unavailable
+from app.domain.principal import Principal
+from app.domain.room import Room
+from app.services.admin_health import AdminHealth, Incident
+from app.services.room_object import RoomView, line_wait, room_object
+from app.services.rooms import RoomService
+from app.services.sessions import Sessions
+
+TICK_SEC: Final = 2.0
+STREAMS_MAX: Final = 200
+"""Open streams of one instance (ADM-107)."""
+UNVERIFIED_SEC: Final = 30.0
+"""How long a stream stays open while its credential cannot be confirmed (ADM-105)."""
+YIELD_EVERY: Final = 50
+"""Rooms put into JSON before visitors' requests get their turn."""
+REVOKED: Final = b'event: revoked\ndata: {"error":"unauthorized"}\n\n'
+
+log = structlog.get_logger(__name__)
+
+_shown = attrgetter(
+    "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
+    "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
+)  # fmt: skip
+"""Figures that a room object shows; the others change all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomJson:
+    """One room's object as text, and what it was made from."""
+
+    room: Room
+    figures: tuple[Any, ...] | None
+    stale_since: int | None
+    text: str
+
+    def is_of(self, view: RoomView, figures: tuple[Any, ...] | None) -> bool:
+        """Tell whether the text still says what ``view`` says."""
+        return self.room is view.room and self.figures == figures and self.stale_since == view.stale_since
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one tick found, as the two texts that streams may need."""
+
+    rooms: dict[str, RoomJson]
+    full: bytes
+    delta: bytes
+    """Against the frame before; equal to ``full`` when no delta can say it."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """One open stream. The blueprint takes frames with ``next`` and closes it at the end."""
+
+    principal: Principal
+    full_frames: int = 2
+    """Full frames still owed: one at once, one at the next tick (ADM-092)."""
+    number: int = 0
+    is_over: bool = False
+    unverified_since: float | None = None
+    _waiting: bytes | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, frame: Frame) -> None:
+        """Hand over a tick's frame; one that was not taken in time makes the next one full."""
+        if self.full_frames or self._waiting is not None:
+            self.full_frames = max(0, self.full_frames - 1)
+            self._waiting = frame.full
+        else:
+            self._waiting = frame.delta
+        self._news.set()
+
+    def end(self, *, revoked: bool = False) -> None:
+        """Let the reader end, after ``event: revoked`` if its credential is no good any more (ADM-103)."""
+        self.is_over = True
+        self._waiting = REVOKED if revoked else None
+        self._news.set()
+
+    async def next(self) -> bytes | None:
+        """The bytes to send next; None = close the connection."""
+        while self._waiting is None and not self.is_over:
+            self._news.clear()
+            await self._news.wait()
+        data, self._waiting = self._waiting, None
+        if data is None or data is REVOKED:
+            return data
+        self.number += 1
+        return b"id: %d\nevent: stats\ndata: " % self.number + data + b"\n\n"
+
+
+class LiveFeed:
+    """All admin streams of one worker. The reader runs only while somebody looks."""
+
+    def __init__(self, *, rooms: RoomService, health: AdminHealth, sessions: Sessions, workers: int) -> None:
+        """``workers``: web workers of the instance, which share its cap of streams evenly."""
+        self._rooms = rooms
+        self._health = health
+        self._sessions = sessions
+        self._cap = max(1, STREAMS_MAX // workers)
+        self._streams: set[Stream] = set()
+        self._frame: Frame | None = None
+        self._frame_at = -TICK_SEC
+        self._task: asyncio.Task[None] | None = None
+        self._making = asyncio.Lock()
+
+    @property
+    def open_streams(self) -> int:
+        """Streams of this worker."""
+        return len(self._streams)
+
+    async def open(self, principal: Principal) -> Stream:
+        """A stream whose first full frame is ready. Raises Unavailable at the cap (ADM-107)."""
+        if len(self._streams) >= self._cap:
+            raise Unavailable(
+                "Too many open streams. Close one and try again.", code="too_many_streams", retry_after_sec=10
+            )
+        stream = Stream(principal)
+        self._streams.add(stream)
+        try:
+            async with self._making:
+                # While the reader runs, a frame made here would swallow a change that the others still have to be told.
+                is_running = self._task is not None and not self._task.done()
+                if self._frame is None or (not is_running and mono() - self._frame_at >= TICK_SEC):
+                    await self._make_frame()
+            if self._frame is not None:
+                stream.offer(self._frame)
+        except BaseException:
+            self.close(stream)
+            raise
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="live-feed")
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        """Forget a stream that ended, whoever ended it."""
+        stream.end()
+        self._streams.discard(stream)
+
+    def hear_signed_out(self, session_id: str) -> None:
+        """Some process signed this session out: refuse it from now on, close its streams at once (ADM-101)."""
+        self._sessions.note_signed_out(session_id)
+        for stream in [s for s in self._streams if s.principal.session_id == session_id]:
+            stream.end(revoked=True)
+
+    async def stop(self) -> None:
+        """Close every stream, without ``revoked`` (ADM-109)."""
+        for stream in list(self._streams):
+            self.close(stream)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        due = self._frame_at + TICK_SEC
+        while self._streams:
+            await asyncio.sleep(max(0.0, due - mono()))
+            due = max(due + TICK_SEC, mono())
+            try:
+                await self._tick()
+            except Exception:
+                log.exception("live_tick_failed")
+
+    async def _tick(self) -> None:
+        async with self._making:
+            await self._make_frame()
+        await self._end_revoked()
+        frame = self._frame
+        for stream in [] if frame is None else list(self._streams):
+            if not stream.is_over:
+                assert frame is not None
+                stream.offer(frame)
+
+    async def _make_frame(self) -> None:
+        try:
+            views = await self._rooms.views()
+        except StorageUnavailable:  # no list of rooms was ever read: nothing true can be said about them
+            return
+        before = self._frame.rooms if self._frame is not None else {}
+        rooms = await _texts(views, before)
+        incidents = self._health.incidents(views)
+        tail = self._tail(views, incidents)
+        now = wall_ms()
+        full = _frame(False, now, [entry.text for entry in rooms.values()], [], tail)
+        removed = [room_id for room_id in before if room_id not in rooms]
+        applied = [room_id for room_id in before if room_id in rooms] + [r for r in rooms if r not in before]
+        changed = [entry.text for room_id, entry in rooms.items() if before.get(room_id) is not entry]
+        delta = _frame(True, now, changed, removed, tail) if applied == list(rooms) else full
+        self._frame = Frame(rooms, full, delta)
+        self._frame_at = mono()
+
+    def _tail(self, views: Sequence[RoomView], incidents: Sequence[Incident]) -> str:
+        blocks = {
+            "totals": totals(views, incidents),
+            "server": self._health.server_block(incidents),
+            "backend": self._health.backend_block(views),
+        }
+        return _dump(blocks)[1:]
+
+    async def _end_revoked(self) -> None:
+        """Look at the credential of every stream again (ADM-102, ADM-105)."""
+        streams = [stream for stream in self._streams if stream.principal.session_id]
+        if not streams:
+            return
+        try:
+            ended = await self._sessions.ended(stream.principal for stream in streams)
+        except StorageUnavailable:
+            for stream in streams:
+                stream.unverified_since = stream.unverified_since or mono()
+                if mono() - stream.unverified_since >= UNVERIFIED_SEC:
+                    stream.end()
+            return
+        for stream in streams:
+            stream.unverified_since = None
+            if stream.principal.session_id in ended:
+                stream.end(revoked=True)
+
+
+def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str, Any]:
+    """Sums over the rooms whose figures are known, the worst wait, the first incident."""
+    figures = [view.figures for view in views if view.figures is not None]
+    first = incidents[0] if incidents else None
+    return {
+        "rooms": len(views),
+        "waiting": sum(room.waiting for room in figures),
+        "preQueue": 0,
+        "active": sum(room.active for room in figures),
+        "occupancy": sum(room.occupancy for room in figures),
+        "passesOutstanding": sum(room.passes_outstanding for room in figures),
+        "joinsPerMin": sum(room.joins_per_min for room in figures),
+        "passedLastMinute": sum(room.passed_last_minute for room in figures),
+        "worstWait": worst_wait(views),
+        "incident": None if first is None else {"code": first.code, "roomId": first.room_id, "text": first.text},
+        "incidents": len(incidents),
+    }
+
+
+def worst_wait(views: Sequence[RoomView]) -> dict[str, Any]:
+    """The longest estimate of the rooms that are still moving; rooms at ∞ are left out and counted (CON-035 …)."""
+    waits = [(line_wait(view.figures), view) for view in views if view.figures is not None]
+    standing = sum(wait is None for wait, _ in waits)
+    moving = [(wait, view) for wait, view in waits if wait is not None]
+    sec, view = max(moving, key=lambda item: item[0], default=(None, None))
+    if standing and not sec:
+        return {"sec": None, "kind": "infinite", "roomId": None, "excluded": 0, "notAdmitting": standing}
+    is_floor = bool(sec) and view is not None and view.figures is not None and view.figures.est_is_floor
+    return {
+        "sec": sec,
+        "kind": "floor" if is_floor else "estimate",
+        "roomId": view.room.id if sec and view is not None else None,
+        "excluded": standing,
+        "notAdmitting": standing,
+    }
+
+
+async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson]) -> dict[str, RoomJson]:
+    """Every room's object as text, in order; a room that shows the same keeps the very same entry."""
+    rooms: dict[str, RoomJson] = {}
+    made = 0
+    for view in views:
+        figures = None if view.figures is None else _shown(view.figures)
+        known = before.get(view.room.id)
+        if known is None or not known.is_of(view, figures):
+            known = RoomJson(view.room, figures, view.stale_since, _dump(room_object(view)))
+            made += 1
+            if made % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        rooms[view.room.id] = known
+    return rooms
+
+
+def _frame(is_delta: bool, now: int, rooms: list[str], removed: list[str], tail: str) -> bytes:
+    head = f'{{"delta":{"true" if is_delta else "false"},"ts":{now},"rooms":['
+    return (head + ",".join(rooms) + f'],"removed":{_dump(removed)},' + tail).encode()
+
+
+def _dump(value: Any) -> str:
+    return ujson.dumps(value, escape_forward_slashes=False)

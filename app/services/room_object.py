@@ -1,0 +1,107 @@
+"""A room as the admin API shows it: settings, and the read-only facts that this build can tell (ADM-113, ADM-114).
+
+A fact that is not known is ``null``, never a number that nobody counted (CON-080). Not here: reading rooms and
+figures (rooms.py, live.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.estimate import estimated_wait_sec
+from app.domain.room import Room, RoomState
+from app.domain.room_fields import settings_json
+from app.infrastructure.engine_results import RoomFigures
+
+FIGURES: Final = (
+    "waiting", "preQueue", "active", "pendingEntry", "occupancy", "passesOutstanding", "joinsPerMin",
+    "passedLastMinute", "oldestWaitSec", "lastTicket", "estWaitSec", "estWaitIsFloor", "estWaitInfinite",
+)  # fmt: skip
+"""Members that come from the live state; ``null`` while it cannot be read."""
+_UNKNOWN: Final = (
+    "drawnAt", "waitP50Sec", "waitP90Sec", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
+    "checksWithoutUrl", "blockedReturnUrls", "refusedOriginChecks", "sharedSessions", "topAddressSlots",
+    "protectionCounts",
+)  # fmt: skip
+"""Members whose feature or count is not in this build."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomView:
+    """One room at one moment. ``figures`` None: its live state cannot be read; ``stale_since`` then says why:
+    epoch ms since when Valkey is away, or None when only this room is being rebuilt."""
+
+    room: Room
+    figures: RoomFigures | None
+    stale_since: int | None = None
+
+    @property
+    def is_recovering(self) -> bool:
+        """The room is known, Valkey answers, and its live state is not there (ADM-123)."""
+        return self.figures is None and self.stale_since is None
+
+
+def room_object(view: RoomView) -> dict[str, Any]:
+    """The JSON object of a room."""
+    room, figures = view.room, view.figures
+    settings = settings_json(room.config)
+    if figures is not None:
+        settings["state"] = figures.state.word
+        settings["rate"] = figures.rate_per_minute
+    answer = {
+        **settings,
+        "generation": room.generation,
+        "etag": etag(settings, room.generation),
+        "createdAt": room.created_at,
+        "updatedAt": room.updated_at,
+        "mode": "snippet",
+        "effectiveState": settings["state"],
+        **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),
+        **dict.fromkeys(_UNKNOWN),
+        "site": {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None},
+        "recovering": view.is_recovering,
+        "stale": view.stale_since is not None,
+    }
+    if view.stale_since is not None:
+        answer["staleSince"] = view.stale_since
+    return answer
+
+
+def etag(settings: dict[str, Any], generation: int) -> str:
+    """Short text that changes with every change of the settings, the same in every process (ADM-125)."""
+    text = json.dumps([settings, generation], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _figures_json(figures: RoomFigures) -> dict[str, Any]:
+    wait = line_wait(figures)
+    return {
+        "waiting": figures.waiting,
+        "preQueue": 0,
+        "active": figures.active,
+        "pendingEntry": figures.pending_entry,
+        "occupancy": figures.occupancy,
+        "passesOutstanding": figures.passes_outstanding,
+        "joinsPerMin": figures.joins_per_min,
+        "passedLastMinute": figures.passed_last_minute,
+        "oldestWaitSec": figures.oldest_wait_sec,
+        "lastTicket": figures.last_ticket,
+        "estWaitSec": wait,
+        "estWaitIsFloor": figures.est_is_floor and bool(wait),
+        "estWaitInfinite": wait is None,
+    }
+
+
+def line_wait(figures: RoomFigures) -> int | None:
+    """Seconds until everyone now in line is released; None = people wait and nobody is let in (ADM-118).
+
+    In bypass nobody has to wait: whoever still holds a place is told to go in.
+    """
+    if figures.waiting == 0 or figures.state is RoomState.BYPASS:
+        return 0
+    if figures.state is not RoomState.ACTIVE or figures.rate_per_minute == 0:
+        return None
+    return estimated_wait_sec(figures.waiting, figures.release_per_min)

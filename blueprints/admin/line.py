@@ -1,0 +1,58 @@
+"""Acts on a room's line: pause, resume, state, rate, eject (05, section 10)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic.response import HTTPResponse
+
+from app.domain.roles import Role
+from app.services.rooms import Saved
+from blueprints.admin.rooms import saved_json
+from blueprints.admin.routing import Call, Route, reply, tell
+
+
+async def pause(call: Call) -> HTTPResponse:
+    """Nobody is let in from now on."""
+    call.no_body()
+    return _changed(call, await call.qm.line_service.pause(call.args[0], actor=call.principal.name))
+
+
+async def resume(call: Call) -> HTTPResponse:
+    """A paused room lets people in again; any other stays as it is."""
+    call.no_body()
+    return _changed(call, await call.qm.line_service.resume(call.args[0], actor=call.principal.name))
+
+
+async def set_state(call: Call) -> HTTPResponse:
+    """``{"state": "active"|"paused"|"bypass"}``."""
+    return _changed(call, await call.qm.line_service.set_state(call.args[0], call.body(), actor=call.principal.name))
+
+
+async def set_rate(call: Call) -> HTTPResponse:
+    """``{"ratePerMinute": n}`` or ``{"rate": n}``."""
+    return _changed(call, await call.qm.line_service.set_rate(call.args[0], call.body(), actor=call.principal.name))
+
+
+async def eject(call: Call) -> HTTPResponse:
+    """``{"ticket": n}``: cancel its pass and session; answered after the commit."""
+    room_id = call.args[0]
+    ticket, was = await call.qm.line_service.eject(room_id, call.body(), actor=call.principal.name)
+    tell(call, "visitor_ejected", room=room_id, ticket=ticket, was=was)
+    return reply({"ok": True, "roomId": room_id, "ticket": ticket, "was": was})
+
+
+def _changed(call: Call, saved: Saved) -> HTTPResponse:
+    if saved.changed:
+        config = saved.view.room.config
+        tell(call, "room_updated", room=config.id, state=config.state.word, rate=config.rate_per_minute)
+    return reply(saved_json(saved))
+
+
+ROUTES: Final = (
+    Route("POST", "rooms/<id>/pause", pause, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/resume", resume, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/state", set_state, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/rate", set_rate, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/eject", eject, role=Role.OPERATOR),
+)

@@ -1,0 +1,26 @@
+"""Who the caller is, and how the server is: ``GET /me``, ``GET /health``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic.response import HTTPResponse
+
+from app.domain.roles import Role
+from blueprints.admin.routing import Call, Route, reply
+
+
+async def me(call: Call) -> HTTPResponse:
+    """What the credential is and may do (ADM-082)."""
+    return reply(call.principal.me())
+
+
+async def health(call: Call) -> HTTPResponse:
+    """States, incidents and the values in use; 200 whatever is down (ADM-267, ADM-272)."""
+    return reply(await call.qm.admin_health.report(call.qm.live.open_streams))
+
+
+ROUTES: Final = (
+    Route("GET", "me", me),
+    Route("GET", "health", health, role=Role.VIEWER),
+)

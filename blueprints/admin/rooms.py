@@ -1,0 +1,66 @@
+"""Rooms: list, read, create and change, delete (05, sections 8 to 10)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic.response import HTTPResponse
+
+from app.core.clock import wall_ms
+from app.domain.roles import Role
+from app.services.live import totals
+from app.services.room_object import room_object
+from app.services.rooms import Saved
+from blueprints.admin.routing import Call, Route, reply, tell
+
+
+async def list_rooms(call: Call) -> HTTPResponse:
+    """Every room with its settings and figures, in order of creation, and the totals of the stream."""
+    views = await call.qm.room_service.views()
+    incidents = call.qm.admin_health.incidents(views)
+    body = {"ts": wall_ms(), "rooms": [room_object(view) for view in views], "totals": totals(views, incidents)}
+    return reply(body)
+
+
+async def read_room(call: Call) -> HTTPResponse:
+    """One room."""
+    return reply({"room": room_object(await call.qm.room_service.view(call.args[0]))})
+
+
+async def save_room(call: Call) -> HTTPResponse:
+    """Create a room, or change the fields that were sent."""
+    body = call.body()
+    if_match = call.request.headers.get("if-match")
+    saved = await call.qm.room_service.upsert(body, actor=call.principal.name, if_match=if_match)
+    if saved.created or saved.changed:
+        act = "room_created" if saved.created else "room_updated"
+        tell(call, act, room=saved.view.room.id, fields=",".join(saved.changed))
+    return reply(saved_json(saved) | {"created": saved.created, "ignoredFields": saved.ignored})
+
+
+async def delete_room(call: Call) -> HTTPResponse:
+    """End a room for good; everyone in it is dropped."""
+    call.no_body()
+    room_id = call.args[0]
+    deleted = await call.qm.room_service.delete(room_id, actor=call.principal.name)
+    tell(call, "room_deleted", room=room_id, generation=deleted.generation)
+    dropped = {
+        "waiting": deleted.waiting,
+        "preQueue": 0,
+        "passes": deleted.passes,
+        "sessions": deleted.sessions,
+    }
+    return reply({"ok": True, "roomId": room_id, "generation": deleted.generation, "dropped": dropped, "warnings": []})
+
+
+def saved_json(saved: Saved) -> dict[str, object]:
+    """What every change of a room answers."""
+    return {"room": room_object(saved.view), "changed": saved.changed, "warnings": saved.warnings}
+
+
+ROUTES: Final = (
+    Route("GET", "rooms", list_rooms),
+    Route("POST", "rooms", save_room, role=Role.OPERATOR),
+    Route("GET", "rooms/<id>", read_room),
+    Route("DELETE", "rooms/<id>", delete_room, role=Role.OWNER),
+)
