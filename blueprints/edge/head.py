@@ -35,7 +35,7 @@ _NAMES: Final = {
     for name in _COMMON_NAMES.split()
     for form in (name.encode(), name.lower().encode(), name.title().encode(), name.capitalize().encode())
 }
-"""Spellings that clients really use, ready checked; any other name is checked each time."""
+"""Spellings that clients really use, ready checked; any other name is checked each time. Names end at ``": "``."""
 
 
 class Uncoded(QmError):
@@ -118,27 +118,27 @@ def parse_head(block: bytes) -> Head:
     # What is left without text bytes has to be the line ends just split at: so no bare CR or LF, NUL or control.
     if len(block.translate(None, _TEXT_BYTES)) != 2 * (len(lines) - 1):
         raise BadRequest
-    method, target, minor = _request_line(lines[0])
-    headers: dict[bytes, bytes] = {}
-    is_repeated = False
+    method, target, minor = request_line(lines[0])
     del lines[0]
+    headers: dict[bytes, bytes] = {}
     for line in lines:
-        name, colon, value = line.partition(b":")
-        key = _NAMES.get(name)
-        if key is None or not colon:
-            if not colon or _TOKEN.fullmatch(name) is None:
-                raise BadRequest
-            key = name.lower()
-        value = value.strip(b" \t")
-        if key in headers:
-            is_repeated = True
-            value = _joined(key, headers[key], value)
-        headers[key] = value
+        # The form nearly every client sends, "Name: value"; anything else goes the long way.
+        name, _, value = line.partition(b": ")
+        try:
+            headers[_NAMES[name]] = value
+        except KeyError:
+            name, value = _field(line)
+            headers[name] = value
     head = Head(block, method, target, minor, headers)
-    if is_repeated:
-        head.lines = _all_lines(lines)
+    if b"\t" in block or b":  " in block or b" \r\n" in block or block[-1] == 0x20 or len(headers) != len(lines):
+        head.headers = headers = _all_fields(head, lines)
     _frame(head, headers)
     return head
+
+
+def request_line(line: bytes) -> tuple[str, bytes, int]:
+    """Method, target and minor version. Raises like ``parse_head``."""
+    return _short_line(line) if len(line) <= _SHORT_LINE_BYTES else _request_line(line)
 
 
 def _request_line(line: bytes) -> tuple[str, bytes, int]:
@@ -166,6 +166,30 @@ def _request_line(line: bytes) -> tuple[str, bytes, int]:
     return method, target, minor
 
 
+_SHORT_LINE_BYTES: Final = 128
+_short_line = lru_cache(2048)(_request_line)
+"""The same few lines come again and again; lines with a token in them are longer and not kept."""
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    """Lower-case name and value of any header line."""
+    name, colon, value = line.partition(b":")
+    if not colon or _TOKEN.fullmatch(name) is None:
+        raise BadRequest
+    return name.lower(), value.strip(b" \t")
+
+
+def _all_fields(head: Head, lines: list[bytes]) -> dict[bytes, bytes]:
+    """Headers of a head with blanks around values, or with a name that comes twice."""
+    fields = [_field(line) for line in lines]
+    headers: dict[bytes, bytes] = {}
+    for name, value in fields:
+        headers[name] = _joined(name, headers[name], value) if name in headers else value
+    if len(headers) != len(fields):
+        head.lines = fields
+    return headers
+
+
 def _joined(key: bytes, earlier: bytes, value: bytes) -> bytes:
     """Value of a name that comes a second time."""
     if key == b"host":
@@ -173,11 +197,6 @@ def _joined(key: bytes, earlier: bytes, value: bytes) -> bytes:
     if key in (b"content-length", b"transfer-encoding"):
         raise BadRequest
     return earlier + (b"; " if key == b"cookie" else b", ") + value
-
-
-def _all_lines(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
-    parts = (line.partition(b":") for line in lines)
-    return [(name.lower(), value.strip(b" \t")) for name, _, value in parts]
 
 
 def _frame(head: Head, headers: dict[bytes, bytes]) -> None:

@@ -26,9 +26,9 @@ class HotTable:
 
     def __init__(self) -> None:
         """An empty table: every request goes to Sanic."""
-        self.routes: dict[tuple[bytes, bytes], HotHandler] = {}
-        """By (method, path), both as sent."""
-        self._allow: dict[bytes, set[bytes]] = {}
+        self.routes: dict[tuple[str, bytes], HotHandler] = {}
+        """By (method, path)."""
+        self._allow: dict[bytes, set[str]] = {}
 
     def add(self, method: str, path: str, handler: HotHandler) -> None:
         """Register a handler; ``/api/…`` also as ``/api/v1/…`` (VIS-002), GET also as HEAD unless that is taken.
@@ -46,7 +46,7 @@ class HotTable:
         for (method, path), handler in sorted(routes.items(), key=lambda item: item[0][0] != "HEAD"):
             self.add(method, path, handler)
 
-    def find(self, method: bytes, path: bytes) -> HotHandler | None:
+    def find(self, method: str, path: bytes) -> HotHandler | None:
         """The handler of a request; for a path that is here with other methods one that refuses; else None."""
         handler = self.routes.get((method, path))
         if handler is not None or path not in self._allow:
@@ -54,14 +54,14 @@ class HotTable:
         return self._refuse
 
     async def _refuse(self, request: HotRequest) -> HotReply:
-        allow = b", ".join(sorted(self._allow[request.path.encode("latin-1")]))
-        raise MethodNotAllowed(headers={"Allow": allow.decode("ascii")})
+        allow = ", ".join(sorted(self._allow[request.path.encode("latin-1")]))
+        raise MethodNotAllowed(headers={"Allow": allow})
 
     def _put(self, method: str, path: str, handler: HotHandler) -> None:
-        key = (method.encode("ascii"), path.encode("ascii"))
+        key = (method, path.encode("ascii"))
         if key in self.routes:
             raise ValueError(f"{method} {path} is registered twice")
         self.routes[key] = handler
         self._allow.setdefault(key[1], set()).add(key[0])
-        if method == "GET" and (b"HEAD", key[1]) not in self.routes:
+        if method == "GET" and ("HEAD", key[1]) not in self.routes:
             self._put("HEAD", path, handler)

@@ -98,7 +98,7 @@ class EdgeHttp(Http):
         self.keep_alive = head.keep_alive and not protocol.is_stopping
         self.head_only = head.method == "HEAD"
         self._open_body(head)
-        handler = protocol.edge.hot.find(head.method.encode("ascii"), head.path)
+        handler = protocol.edge.hot.find(head.method, head.path)
         if handler is not None:
             await self._serve_hot(head, handler)
         else:

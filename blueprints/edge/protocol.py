@@ -23,7 +23,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
 from app.domain.client_address import Client
-from blueprints.edge.head import Head, Uncoded, parse_head
+from blueprints.edge.head import LINE_MAX_BYTES, Head, Uncoded, parse_head, request_line
 from blueprints.edge.http import EdgeHttp
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
@@ -164,39 +164,31 @@ class EdgeProtocol(HttpProtocol):
 
     def _serve_fast(self, data: bytes) -> bool:
         """Begin to serve ``data`` if it is exactly one hot request; False leaves everything untouched."""
-        blank = data.find(b" ", 0, 16)
-        path_end = data.find(b" ", blank + 1)
-        path = data[blank + 1 : path_end].partition(b"?")[0]
-        handler = self.edge.hot.routes.get((data[:blank], path))
-        if handler is None:
-            return False
-        end = data.find(b"\r\n\r\n", 0, FAST_HEAD_MAX_BYTES)
-        if end < 0:
-            return False
         try:
+            method, target, _ = request_line(data[: data.find(b"\r\n", 0, LINE_MAX_BYTES)])
+            handler = self.edge.hot.routes.get((method, target.partition(b"?")[0]))
+            if handler is None:
+                return False
+            end = data.find(b"\r\n\r\n", 0, FAST_HEAD_MAX_BYTES)
+            if end < 0:
+                return False
             head = parse_head(data[:end])
         except QmError:
             return False  # the task reads it again, and refuses it
-        if len(data) != end + 4 + head.length or head.chunked or head.expects:
-            return False
-        if head.length > self.request_max_size:
+        length = head.length
+        if len(data) != end + 4 + length or length > self.request_max_size or head.chunked or head.expects:
             return False
         self._parked = False
         self._phase = Phase.HANDLER
         self._deadline = 0.0
         request = self.hot_request(head, data[end + 4 :])
-        is_kept = head.keep_alive
-
-        def done(reply: HotReply | None, error: BaseException | None) -> None:
-            self._finish(request, reply, error, is_kept)
-
-        self._run = run = HotRun(self.loop, handler(request), done)
+        self._run = run = HotRun(self.loop, handler, request, head.keep_alive, self._finish)
         run.start()
         return True
 
-    def _finish(self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool) -> None:
+    def _finish(self, run: HotRun, reply: HotReply | None, error: BaseException | None) -> None:
         self._run = None
-        answer, is_kept = self.hot_answer(request, reply, error, is_kept and not self._is_half_closed)
+        answer, is_kept = self.hot_answer(run.request, reply, error, run.is_kept and not self._is_half_closed)
         if self._phase is not Phase.HANDLER or self.transport.is_closing():
             return
         self.transport.write(answer)
@@ -205,13 +197,11 @@ class EdgeProtocol(HttpProtocol):
             return
         self._phase = Phase.IDLE
         self._deadline = self.loop.time() + self.IDLE_SEC
-        if not self.recv_buffer:
-            self._parked = not self._is_choked
-            return
-        data = bytes(self.recv_buffer)
-        self.recv_buffer.clear()
         self._parked = not self._is_choked
-        self.data_received(data)
+        if self.recv_buffer:
+            data = bytes(self.recv_buffer)
+            self.recv_buffer.clear()
+            self.data_received(data)
 
     def hot_request(self, head: Head, body: bytes) -> HotRequest:
         """The request object of a hot route."""

@@ -14,20 +14,41 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from blueprints.edge.reply import HotReply
+from blueprints.edge.request import HotRequest
 
-Done = Callable[[HotReply | None, BaseException | None], None]
-"""Called once with the result or the exception."""
+Done = Callable[["HotRun", HotReply | None, BaseException | None], None]
+"""Called once with the run and its result or exception."""
 
 
 class HotRun:
     """One handler on its way; ``start`` it once."""
 
-    __slots__ = ("_cancels", "_context", "_coro", "_done", "_is_cancel_due", "_loop", "_waits_for")
+    __slots__ = (
+        "_cancels",
+        "_context",
+        "_coro",
+        "_done",
+        "_is_cancel_due",
+        "_loop",
+        "_waits_for",
+        "is_kept",
+        "request",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, HotReply], done: Done) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[[HotRequest], Coroutine[Any, Any, HotReply]],
+        request: HotRequest,
+        is_kept: bool,
+        done: Done,
+    ) -> None:
         """``done`` is called from ``start`` when the handler waits for nothing, else from a later callback."""
+        self.request = request
+        self.is_kept = is_kept
+        """Whether the client would keep the connection."""
         self._loop = loop
-        self._coro = coro
+        self._coro = handler(request)
         self._done = done
         self._context = contextvars.copy_context()
         self._waits_for: asyncio.Future[Any] | None = None
@@ -69,11 +90,11 @@ class HotRun:
             waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
         except StopIteration as stop:
             _leave_task(loop, self)  # type: ignore[arg-type]
-            self._done(stop.value, None)
+            self._done(self, stop.value, None)
             return
         except (Exception, asyncio.CancelledError) as failure:
             _leave_task(loop, self)  # type: ignore[arg-type]
-            self._done(None, failure)
+            self._done(self, None, failure)
             return
         _leave_task(loop, self)  # type: ignore[arg-type]
         if waits_for is None:  # a bare yield, as of asyncio.sleep(0)
