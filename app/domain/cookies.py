@@ -1,7 +1,7 @@
-"""The visitor's cookies: their names, their flags, and how a ``Cookie`` header is read.
+"""The visitor's cookies: their names, their flags, and which of those that were sent matter.
 
-Belongs here: everything about the text of the three cookies of a room. Not here: what their values prove
-(tokens.py, fingerprint.py), the console's cookie. Source: VIS-050 … VIS-057, VIS-227, RFC 6265.
+Belongs here: everything about the text of the three cookies of a room. Not here: reading the header (edge), what
+the values prove (tokens.py, fingerprint.py), the console's cookie. Source: VIS-050 … VIS-057, RFC 6265.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ SESSION_PREFIX: Final = "qms_"
 DOOR_PREFIX: Final = "qm_dk_"
 MAX_ROOMS: Final = 8
 """Rooms whose cookies one host keeps (VIS-056)."""
-MAX_VALUES: Final = 4
-"""Values of one name that are read (VIS-227)."""
 MAX_CANDIDATES: Final = 8
 """Tokens that are verified when no room is named (VIS-057)."""
 
@@ -73,19 +71,6 @@ class RoomCookies:
 
 def _flags(max_age_sec: int) -> bytes:
     return b"; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax" % max_age_sec
-
-
-def parse_cookies(header: str) -> list[tuple[str, str]]:
-    """All pairs of a ``Cookie`` header, in order, repeated names kept. What cannot be read is left out."""
-    pairs = []
-    for part in header.split(";"):
-        name, equals, value = part.partition("=")
-        if equals:
-            value = value.strip(" \t")
-            if len(value) > 1 and value[0] == value[-1] == '"':
-                value = value[1:-1]
-            pairs.append((name.strip(" \t"), value))
-    return pairs
 
 
 def ticket_candidates(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

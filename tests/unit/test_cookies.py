@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.cookies import CookiePolicy, RoomCookies, parse_cookies, surplus_rooms, ticket_candidates
+from app.domain.cookies import CookiePolicy, RoomCookies, surplus_rooms, ticket_candidates
 
 AUTO = CookiePolicy(secure=None, queue_max_age_sec=86400)
 
@@ -46,21 +46,6 @@ def test_it_clears_by_an_age_of_zero_under_the_same_path() -> None:
 
     assert room().clear_all("http") == [b"qm_shop" + end, b"qms_shop" + end, b"qm_dk_shop" + end]
     assert room().clear_ticket_and_door("http") == [b"qm_shop" + end, b"qm_dk_shop" + end]
-
-
-@pytest.mark.parametrize(
-    ("header", "pairs"),
-    [
-        ("", []),
-        ("a=1", [("a", "1")]),
-        ("a=1; b=2;c=3", [("a", "1"), ("b", "2"), ("c", "3")]),
-        ("a=1; a=2", [("a", "1"), ("a", "2")]),
-        ('a="x y"; b="', [("a", "x y"), ("b", '"')]),
-        ("novalue; =x; a=b=c;;", [("", "x"), ("a", "b=c")]),
-    ],
-)
-def test_it_reads_a_cookie_header(header: str, pairs: list[tuple[str, str]]) -> None:
-    assert parse_cookies(header) == pairs
 
 
 def test_it_looks_for_tickets_in_plain_names_first_and_never_in_the_console_cookie() -> None:

@@ -1,0 +1,176 @@
+"""The check of a page: pass or queue. The hottest use case of the server.
+
+Belongs here: what each decision of the engine is answered, the commit of an admission. Not here: CORS, limits and
+parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120 … VIS-130, ENG-144 … ENG-159.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.clock import wall_ms
+from app.core.errors import StorageUnavailable
+from app.domain.url_rules import page_of
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_results import (
+    CheckAnswer,
+    CheckItem,
+    Presented,
+    Reason,
+    Verdict,
+    Via,
+    ViewState,
+    VisitorView,
+)
+from app.services.commit import CommitWaiter, committed_or_undone
+from app.services.join import VisitorAnswer
+from app.services.visitor_counts import Counted, VisitorCounts
+from app.services.visitor_proof import Identifier, Identity, SecretMaker, Visitor
+from app.services.visitor_room import VisitorRoom, VisitorRooms
+from app.services.visitor_tokens import TokenIssuer
+
+_NO_DOOR: Final = bytes(16)
+_SAMPLE_KEY: Final = "A" * 43
+"""Stands for the door key where an answer only has to have the right length (``HEAD``)."""
+_PASS_BY_STATE: Final = {ViewState.PASSED: Verdict.ADMITTED, ViewState.BYPASS: Verdict.BYPASS}
+_QUEUE_REASON: Final = {
+    ViewState.WAITING: Reason.WAITING,
+    ViewState.PAUSED: Reason.PAUSED,
+    ViewState.SCHEDULED: Reason.SCHEDULED,
+    ViewState.AT_CAPACITY: Reason.AT_CAPACITY,
+}
+
+
+@dataclass(slots=True)
+class Check:
+    """One direct check: who asks, about which page, and by which address he reaches this server."""
+
+    visitor: Visitor
+    url: str | None
+    base: str
+    """``scheme://host`` for the address of the waiting page."""
+
+
+class CheckService:
+    """Answers ``/api/check``: one engine call, and the commit when it admits."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        engine_admin: EngineAdmin,
+        commits: CommitWaiter,
+        rooms: VisitorRooms,
+        identifier: Identifier,
+        issuer: TokenIssuer,
+        counts: VisitorCounts,
+    ) -> None:
+        self._engine = engine
+        self._engine_admin = engine_admin
+        self._commits = commits
+        self._rooms = rooms
+        self._identifier = identifier
+        self._issuer = issuer
+        self._counts = counts
+        self._secrets = SecretMaker()
+
+    async def check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+        """Decide about one page. Raises NoRoom, StorageUnavailable; an admission is in the journal when it returns."""
+        return await self._rooms.current(room, lambda current: self._check(current, check))
+
+    async def preview(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+        """What ``check`` would answer, changing nothing (``HEAD``, VIS-039): same shape, same length, no cookie."""
+        return await self._rooms.current(room, lambda current: self._preview(current, check))
+
+    async def _check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+        now_ms = wall_ms()
+        covered = self._is_covered(room, check.url)
+        identity = self._identifier.identify(room, check.visitor, now_ms)
+        if identity.others:
+            identity = await self._identifier.settle(room, check.visitor, identity)
+        door, digest = "", _NO_DOOR
+        if identity.proof.presented is Presented.VALID:
+            if self._commits.refusing():
+                await self._refuse_admission(room, identity)
+            door = self._secrets.make()
+            digest = room.digests.door(door)
+        answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
+        if answer.verdict is Verdict.QUEUE:
+            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state.word, check), [])
+        cookies: list[bytes] = []
+        if answer.verdict is Verdict.ADMITTED:
+            await self._commit(room, answer)
+            cookies.append(room.cookies.door(door, check.visitor.client.scheme))
+        token = ""
+        if answer.ticket and self._issuer.is_due(identity, now_ms):
+            place = (answer.generation, answer.ticket)
+            issued = await self._issuer.renew(room, check.visitor, identity, place, by_cookie=True)
+            token, cookies = issued.token, cookies + issued.cookies
+        return VisitorAnswer(_pass_json(room, answer.verdict, door, token, answer.session_expires_at), cookies)
+
+    def _is_covered(self, room: VisitorRoom, url: str | None) -> bool:
+        """Judge the page by the rules; one that cannot be read is covered and counted (ENG-202)."""
+        page = page_of(url)
+        if page is None:
+            self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
+        return room.rules.is_empty or room.rules.judge(page).covered
+
+    async def _commit(self, room: VisitorRoom, answer: CheckAnswer) -> None:
+        """Return once the admission is in the journal; else withdraw it and raise StorageUnavailable (ENG-146)."""
+        room_id, generation, mark = room.room.id, answer.generation, answer.seq
+        await committed_or_undone(
+            self._commits.wait(room_id, generation, mark),
+            lambda: self._engine_admin.undo_admission(room_id, generation, mark, answer.ticket),
+        )
+
+    async def _refuse_admission(self, room: VisitorRoom, identity: Identity) -> None:
+        """While commits fail, refuse what would be an admission before it is made; sessions go on (VIS-210)."""
+        view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
+        if view.state is ViewState.PASSED:
+            raise StorageUnavailable
+
+    async def _preview(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+        identity = self._identifier.identify(room, check.visitor, wall_ms())
+        if identity.others:
+            identity = await self._identifier.settle(room, check.visitor, identity)
+        page = page_of(check.url)
+        view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
+        if not (room.rules.is_empty or room.rules.judge(page).covered):
+            return VisitorAnswer(_pass_json(room, Verdict.NOT_TARGETED, "", "", 0), [])
+        if view.state is ViewState.ACTIVE and identity.proof.doors:
+            return VisitorAnswer(_pass_json(room, Verdict.SESSION, "", "", view.session_expires_at), [])
+        verdict = _PASS_BY_STATE.get(view.state)
+        if verdict is not None:
+            expires = view.now + room.room.config.session_ttl_sec * 1000
+            return VisitorAnswer(_pass_json(room, verdict, _SAMPLE_KEY, "", expires), [])
+        return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state.word, check), [])
+
+
+def _reason_of(view: VisitorView) -> Reason:
+    """The reason a check gives for a state that does not pass."""
+    if view.state is ViewState.ACTIVE:
+        return Reason.SESSION_ELSEWHERE
+    return _QUEUE_REASON.get(view.state, view.reason)
+
+
+def _pass_json(room: VisitorRoom, verdict: Verdict, door: str, token: str, expires: int) -> bytes:
+    """``{"action":"pass",…}`` (VIS-124). ``door`` and ``expires`` are shown where the verdict has them."""
+    members = f',"token":"{token}"' if token else ""
+    if verdict is Verdict.ADMITTED:
+        members += f',"doorKey":"{door}"'
+    if verdict is Verdict.ADMITTED or verdict is Verdict.SESSION:
+        members += f',"sessionExpiresAt":{expires}'
+    return (
+        f'{{"action":"pass","roomId":"{room.id}","reason":"{verdict.word}"{members},"recheckSec":{room.recheck_sec}}}'
+    ).encode()
+
+
+def _queue_json(room: VisitorRoom, reason: Reason, room_state: str, check: Check) -> bytes:
+    """``{"action":"queue",…}`` (VIS-125, VIS-126)."""
+    location = room.waiting_page(check.base, check.url)
+    return (
+        f'{{"action":"queue","roomId":"{room.id}","reason":"{reason.word}","roomState":"{room_state}",'
+        f'"location":"{location}"}}'
+    ).encode()

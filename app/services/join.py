@@ -1,0 +1,140 @@
+"""Joining a line: the one place where a ticket is given to a visitor.
+
+Belongs here: the order of steps of a join and what each outcome is answered. Not here: limits and parsing (the
+blueprint), the decision itself (``fn/join.lua``). Source: VIS-146 … VIS-156, VIS-231, ENG-069 … ENG-075.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.clock import wall_ms
+from app.core.errors import RateLimited, StorageUnavailable, Unavailable
+from app.core.ids import RoomId
+from app.domain.origins import with_token
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, VisitorView
+from app.services.commit import CommitWaiter, committed_or_undone
+from app.services.visitor import needs_location, state_json
+from app.services.visitor_counts import Counted, VisitorCounts
+from app.services.visitor_proof import Identifier, SecretMaker, Visitor
+from app.services.visitor_room import VisitorRoom, VisitorRooms
+from app.services.visitor_tokens import TokenIssuer
+
+LIMIT_RETRY_SEC: Final = 30
+"""``Retry-After`` of a refused place (VIS-150, VIS-231)."""
+_CREATED: Final = {JoinCode.CREATED: b',"created":true', JoinCode.EXISTING: b',"created":false'}
+
+
+@dataclass(slots=True)
+class VisitorAnswer:
+    """A ``200``: its JSON body and ``Set-Cookie`` values."""
+
+    body: bytes
+    cookies: list[bytes]
+
+
+class JoinService:
+    """Answers ``POST /api/join`` after the commit of the ticket it gives."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        engine_admin: EngineAdmin,
+        commits: CommitWaiter,
+        rooms: VisitorRooms,
+        identifier: Identifier,
+        issuer: TokenIssuer,
+        counts: VisitorCounts,
+    ) -> None:
+        self._engine = engine
+        self._engine_admin = engine_admin
+        self._commits = commits
+        self._rooms = rooms
+        self._identifier = identifier
+        self._issuer = issuer
+        self._counts = counts
+        self._secrets = SecretMaker()
+
+    async def join(self, room_id: str, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
+        """Give ``visitor`` his place: the one he has, or a new one at the end.
+
+        Raises NoRoom; RateLimited ``queue_identity_limit``; Unavailable ``line_full``; StorageUnavailable, and then
+        he has no place by this call.
+        """
+        room = await self._rooms.find(room_id)
+        if self._commits.refusing():
+            raise StorageUnavailable
+        return await self._rooms.current(room, lambda current: self._join(current, visitor, return_url))
+
+    async def _join(self, room: VisitorRoom, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
+        identity = self._identifier.identify(room, visitor, wall_ms())
+        if identity.others:
+            identity = await self._identifier.settle(room, visitor, identity)
+        digests, session = room.digests, self._secrets.make()
+        item = JoinItem(
+            proof=identity.proof,
+            cookie=digests.cookie(session),
+            address=digests.address(visitor.client.packed),
+            ip=visitor.client.packed,
+            loose_new=identity.loose,
+        )
+        answer = await self._engine.join(room.room, item)
+        view = _given(room, answer)
+        destination = self._destination(room, return_url)
+        if answer.code is JoinCode.BYPASS:
+            body = state_json(room, view, generation=answer.generation, location=destination, extra=b',"created":false')
+            return VisitorAnswer(body, [])
+        await self._commit(room.room.id, answer, view)
+        place = (answer.generation, view.ticket)
+        if answer.code is JoinCode.CREATED:
+            issued = self._issuer.issue(room, visitor, place, session)
+        else:
+            issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
+        reason = b',"reason":"%b"' % answer.reason.word.encode() if answer.reason is not Reason.NONE else b""
+        extra = _CREATED[answer.code] + reason + b',"token":"%b"' % issued.token.encode()
+        location = with_token(destination, issued.token) if needs_location(view) else ""
+        body = state_json(room, view, generation=answer.generation, location=location, extra=extra)
+        return VisitorAnswer(body, issued.cookies)
+
+    async def _commit(self, room_id: RoomId, answer: JoinAnswer, view: VisitorView) -> None:
+        """Return once the ticket is in the journal; else withdraw it and raise StorageUnavailable."""
+        waiting = self._commits.wait(room_id, answer.generation, answer.seq)
+        if answer.code is not JoinCode.CREATED:
+            # The ticket stands; at worst its owner asks again, and nothing of his may be withdrawn.
+            if not await waiting:
+                raise StorageUnavailable
+            return
+        await committed_or_undone(
+            waiting,
+            lambda: self._engine_admin.undo_join(room_id, answer.generation, answer.seq, view.ticket),
+        )
+
+    def _destination(self, room: VisitorRoom, return_url: str | None) -> str:
+        """Where the pass will lead; a refused return URL is counted once per join (VIS-153)."""
+        judged = room.returns.judge(return_url) if return_url else None
+        if return_url and judged is None:
+            self._counts.count(Counted.BLOCKED_RETURN_URLS, room.id)
+        return judged or room.target
+
+
+def _given(room: VisitorRoom, answer: JoinAnswer) -> VisitorView:
+    """The view of a join that was not refused."""
+    if answer.code is JoinCode.IDENTITY_LIMIT:
+        cap = room.room.config.queue_max_per_ip
+        raise RateLimited(
+            f"This address already holds {cap} places in this line",
+            code="queue_identity_limit",
+            headers={"Retry-After": str(LIMIT_RETRY_SEC)},
+        )
+    if answer.code is JoinCode.LINE_FULL or answer.view is None:
+        raise Unavailable(
+            "This line is full just now. Try again shortly.",
+            code="line_full",
+            retry_after_sec=LIMIT_RETRY_SEC,
+            headers={"X-QM-Queued": "1"},
+        )
+    return answer.view

@@ -1,0 +1,89 @@
+"""The state of a place, for a page that polls. Source: VIS-157 … VIS-162, VIS-057, VIS-058.
+
+Belongs here: status by token or cookies, also without a room. Not here: streams (streams.py), parsing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.clock import wall_ms
+from app.core.errors import BadRequest
+from app.domain.tokens import Claims, VisitorTokens
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_results import VisitorView
+from app.services.join import VisitorAnswer
+from app.services.visitor import holds_ticket, needs_location, state_json
+from app.services.visitor_proof import Identifier, Visitor
+from app.services.visitor_room import VisitorRoom, VisitorRooms
+from app.services.visitor_tokens import TokenIssuer
+
+
+class StatusService:
+    """Answers ``GET /api/status``; one engine call, no commit to wait for."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        rooms: VisitorRooms,
+        identifier: Identifier,
+        issuer: TokenIssuer,
+        tokens: VisitorTokens,
+    ) -> None:
+        self._engine = engine
+        self._rooms = rooms
+        self._identifier = identifier
+        self._issuer = issuer
+        self._tokens = tokens
+
+    def room_named_by(self, token: str | None, candidates: Sequence[tuple[str, str]]) -> str:
+        """Room of a request that names none: that of its token, or of the first good ticket cookie (VIS-057).
+
+        ``candidates``: (room id, value) as ``cookies.ticket_candidates`` orders them. Raises 400 ``missing_room``.
+        """
+        now_ms = wall_ms()
+        for room_id, text in [(None, token)] if token else candidates:
+            verdict = self._tokens.verify(text, room_id, now_ms)
+            if isinstance(verdict, Claims):
+                return verdict.room
+        raise BadRequest("Name the room in the query", code="missing_room")
+
+    async def status(
+        self, room_id: str, visitor: Visitor, return_url: str | None, *, read_only: bool = False
+    ) -> VisitorAnswer:
+        """The visitor state. ``read_only`` (``HEAD``): neither seen nor told (VIS-039).
+
+        Raises NoRoom, StorageUnavailable.
+        """
+        room = self._rooms.peek(room_id) or await self._rooms.find(room_id)
+        return await self._rooms.current(
+            room, lambda current: self._status(current, visitor, return_url, changes=not read_only)
+        )
+
+    async def _status(
+        self, room: VisitorRoom, visitor: Visitor, return_url: str | None, *, changes: bool
+    ) -> VisitorAnswer:
+        now_ms = wall_ms()
+        identity = self._identifier.identify(room, visitor, now_ms)
+        if identity.others:
+            identity = await self._identifier.settle(room, visitor, identity)
+        view = await self._engine.status(room.room, identity.proof, told=changes, seen=changes)
+        generation = identity.proof.generation
+        cookies: list[bytes] = []
+        token, extra = identity.token, b""
+        if holds_ticket(view) and self._issuer.is_due(identity, now_ms):
+            place = (generation, view.ticket)
+            issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
+            token, cookies, extra = issued.token, issued.cookies, b',"token":"%b"' % issued.token.encode()
+        location = state_location(room, view, return_url, token)
+        return VisitorAnswer(state_json(room, view, generation=generation, location=location, extra=extra), cookies)
+
+
+def state_location(room: VisitorRoom, view: VisitorView, return_url: str | None, token: str) -> str:
+    """Where a state sends its holder: with his token if he has a pass or session, without in ``bypass``."""
+    if not needs_location(view):
+        return ""
+    if holds_ticket(view):
+        return room.destination_with_token(return_url, token)
+    return room.destination(return_url)

@@ -1,0 +1,77 @@
+"""What this process has refused or missed on the visitor's side, for health and metrics.
+
+Belongs here: bounded counters of one process. Not here: their sum over instances, their place in an answer.
+Source: VIS-214, ENG-093, ENG-094, ENG-202, ENG-210, ENG-211.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from app.core.clock import mono
+from app.domain.tokens import Cause
+
+MAX_ORIGIN_PAIRS: Final = 500
+OTHER_ORIGIN: Final = "other"
+MANY_REFUSED: Final = 20
+"""Refused tokens of a room within a minute that are worth a line in the log (ENG-094)."""
+_MINUTE_SEC: Final = 60.0
+_QUIET_SEC: Final = 600.0
+
+log = structlog.get_logger(__name__)
+
+
+class Counted(StrEnum):
+    """Names as in ``counters`` of the health answer."""
+
+    UNKNOWN_ROOM_CHECKS = "unknownRoomChecks"
+    BLOCKED_RETURN_URLS = "blockedReturnUrls"
+    REFUSED_ORIGIN_CHECKS = "refusedOriginChecks"
+    REFUSED_KEY_CHECKS = "refusedKeyChecks"
+    RATE_LIMITED_CHECKS = "rateLimitedChecks"
+    REJECTED_TOKENS = "rejectedTokens"
+    CHECKS_WITHOUT_URL = "checksWithoutUrl"
+
+
+class VisitorCounts:
+    """Counters of one worker process. Rooms are those that exist, so made-up ids grow nothing."""
+
+    def __init__(self) -> None:
+        self.totals: Counter[Counted] = Counter()
+        self.by_room: Counter[tuple[str, Counted]] = Counter()
+        self.refused_origins: Counter[tuple[str, str]] = Counter()
+        """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
+        self.rejected_tokens: Counter[Cause] = Counter()
+        self._recent: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, float] = {}
+
+    def count(self, what: Counted, room_id: str | None = None) -> None:
+        """One more of ``what``; ``room_id`` of a room that exists."""
+        self.totals[what] += 1
+        if room_id is not None:
+            self.by_room[room_id, what] += 1
+
+    def refused_origin(self, room_id: str, origin: str) -> None:
+        """A direct check from a page whose origin the room's tag policy does not cover."""
+        self.count(Counted.REFUSED_ORIGIN_CHECKS, room_id)
+        pair = (room_id, origin[:300])
+        if pair not in self.refused_origins and len(self.refused_origins) >= MAX_ORIGIN_PAIRS:
+            pair = (room_id, OTHER_ORIGIN)
+        self.refused_origins[pair] += 1
+
+    def rejected_token(self, room_id: str, cause: Cause) -> None:
+        """A visitor token of ``room_id`` was refused; many within a minute make one log line."""
+        self.count(Counted.REJECTED_TOKENS, room_id)
+        self.rejected_tokens[cause] += 1
+        now = mono()
+        since, number = self._recent.get(room_id, (now, 0))
+        if now - since > _MINUTE_SEC:
+            since, number = now, 0
+        self._recent[room_id] = (since, number + 1)
+        if number + 1 >= MANY_REFUSED and now - self._logged.get(room_id, -_QUIET_SEC) >= _QUIET_SEC:
+            self._logged[room_id] = now
+            log.warning("many tickets rejected: signing key or clock?", room=room_id, cause=str(cause))

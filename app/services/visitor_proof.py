@@ -1,0 +1,158 @@
+"""Who asks: the token, cookies and fingerprints of a request, brought into the form the engine judges.
+
+Belongs here: reading of what was presented, the choice among several values of one name. Not here: whether it
+proves anything (the engine decides, ENG-107). Source: ENG-100 … ENG-112, VIS-227.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from binascii import b2a_base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.client_address import Client
+from app.domain.fingerprint import clean_agent
+from app.domain.tokens import Cause, Claims, VisitorTokens
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_results import Presented, Proof, Reason, VisitorView
+from app.services.visitor_counts import VisitorCounts
+from app.services.visitor_room import VisitorRoom
+
+SECRET_BYTES: Final = 32
+"""Size of a session value and of a door key (ENG-102, ENG-152)."""
+MAX_SESSIONS: Final = 4
+MAX_DOORS: Final = 4
+_SPARE_SECRETS: Final = 64
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+
+
+@dataclass(slots=True)
+class Visitor:
+    """What one request says of its sender. All values are text as sent; none is believed yet."""
+
+    client: Client
+    agent: bytes
+    """``User-Agent``."""
+    tokens: Sequence[str]
+    """The token of body or query alone, or else all values of ``qm_<room>``, at most 4."""
+    sessions: Sequence[str] = ()
+    """Values of ``qms_<room>``, at most 4."""
+    doors: Sequence[str] = ()
+    """Presented door keys, at most 4."""
+    crowd: Sequence[tuple[str, str]] = ()
+    """Name and value of all ``qm_…`` cookies, filled in only when they are so many that some may have to go."""
+
+
+@dataclass(slots=True)
+class Identity:
+    """One visitor as the engine is asked about him. ``claims`` and ``token`` belong to the token in ``proof``."""
+
+    proof: Proof
+    claims: Claims | None
+    token: str
+    loose: bytes
+    """Loose fingerprint, also where it may prove nothing (it is stored with a new ticket)."""
+    others: Sequence[tuple[Claims, str]] = ()
+    """Further good tokens of the request, for other tickets."""
+
+
+class SecretMaker:
+    """Makes session values and door keys: 43 characters of base64url. Draws from the system in larger pieces."""
+
+    __slots__ = ("_spare",)
+
+    def __init__(self) -> None:
+        self._spare = b""
+
+    def make(self) -> str:
+        """A new secret; never the same bytes twice."""
+        if not self._spare:
+            self._spare = secrets.token_bytes(SECRET_BYTES * _SPARE_SECRETS)
+        raw, self._spare = self._spare[:SECRET_BYTES], self._spare[SECRET_BYTES:]
+        return b2a_base64(raw, newline=False).translate(_TO_URL)[:43].decode()
+
+
+class Identifier:
+    """Turns a Visitor into an Identity, and settles which of several values is his."""
+
+    __slots__ = ("_counts", "_engine", "_tokens")
+
+    def __init__(self, *, engine: Engine, tokens: VisitorTokens, counts: VisitorCounts) -> None:
+        self._engine = engine
+        self._tokens = tokens
+        self._counts = counts
+
+    def identify(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity:
+        """Read what ``visitor`` presents for ``room``. Costs no trip."""
+        claims, token = None, ""
+        others: list[tuple[Claims, str]] = []
+        presented = Presented.REFUSED if visitor.tokens else Presented.NONE
+        for text in visitor.tokens:
+            verdict = self._tokens.verify(text, room.id, now_ms)
+            if isinstance(verdict, Cause) or verdict.handle:
+                # A handle is a place in a pre-queue; no room of this build has one.
+                self._counts.rejected_token(room.id, verdict if isinstance(verdict, Cause) else Cause.MALFORMED)
+            elif claims is None:
+                claims, token, presented = verdict, text, Presented.VALID
+            elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
+                others.append((verdict, text))
+        proof, loose = _proof(room, visitor, presented, claims)
+        return Identity(proof, claims, token, loose, others)
+
+    async def settle(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> Identity:
+        """The identity with the token that is the visitor's own, when he brought several (VIS-227).
+
+        A cookie planted from a sibling host thus neither hides nor replaces his ticket. If none is his, the first
+        counts. Asks the engine, changing nothing; only called when ``identity.others`` is not empty.
+        """
+        options = [(identity.claims, identity.token), *identity.others]
+        identities = []
+        for claims, token in options:
+            proof, loose = _proof(room, visitor, Presented.VALID, claims)
+            identities.append(Identity(proof, claims, token, loose))
+        views = await asyncio.gather(*(self._look(room, each.proof) for each in identities))
+        for each, view in zip(identities, views, strict=True):
+            if view.reason is not Reason.BAD_TOKEN:
+                return each
+        return identities[0]
+
+    async def own_session(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> str | None:
+        """The ``qms_`` value that proved ownership; asked for when an answer prolongs that cookie."""
+        values = list(dict.fromkeys(visitor.sessions))
+        if len(values) <= 1:
+            return values[0] if values else None
+        proofs = [
+            _proof(room, _with_session(visitor, value), identity.proof.presented, identity.claims)[0]
+            for value in values
+        ]
+        views = await asyncio.gather(*(self._look(room, proof) for proof in proofs))
+        return next((value for value, view in zip(values, views, strict=True) if view.owner_by_cookie), None)
+
+    def _look(self, room: VisitorRoom, proof: Proof) -> asyncio.Future[VisitorView]:
+        return asyncio.ensure_future(self._engine.status(room.room, proof, told=False, seen=False))
+
+
+def _with_session(visitor: Visitor, value: str) -> Visitor:
+    return Visitor(visitor.client, visitor.agent, visitor.tokens, (value,), visitor.doors)
+
+
+def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> tuple[Proof, bytes]:
+    """Digests of what was presented, and the loose fingerprint."""
+    digests, client = room.digests, visitor.client
+    agent = clean_agent(visitor.agent)
+    loose = digests.loose(client.packed, agent)
+    return (
+        Proof(
+            presented,
+            0 if claims is None else claims.generation,
+            0 if claims is None else claims.ticket,
+            b"".join(map(digests.cookie, visitor.sessions[:MAX_SESSIONS])),
+            digests.strict(client.peer, client.chain, agent),
+            loose if client.declared else b"",
+            b"".join(map(digests.door, visitor.doors[:MAX_DOORS])),
+        ),
+        loose,
+    )

@@ -1,0 +1,177 @@
+"""A room as visitor requests need it: everything that follows from its configuration, made once per copy.
+
+Belongs here: compiled policies, ready JSON and cookie text, finding the current copy. Not here: what an answer
+says (visitor.py, check.py). A copy that is out of date is noticed by the engine, never guessed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
+from urllib.parse import quote
+
+import ujson
+
+from app.core.errors import NoRoom, StorageUnavailable
+from app.core.ids import RoomId, is_room_id
+from app.domain.cookies import CookiePolicy, RoomCookies
+from app.domain.fingerprint import Digester
+from app.domain.origins import OriginPolicy, parse_origin, parse_web_url, with_token
+from app.domain.room import Room, RoomState
+from app.domain.url_rules import RuleSet
+from app.infrastructure.engine_errors import StaleRoom
+from app.infrastructure.engine_results import ViewState
+
+RECHECK_MIN_SEC: Final = 30
+RECHECK_MAX_SEC: Final = 600
+_MEMO_MAX: Final = 512
+"""Origins and page URLs whose judgement a room copy remembers; made-up ones only empty the memo."""
+_MEMO_URL_MAX: Final = 512
+_KEY: Final = "visitor"
+
+T = TypeVar("T")
+
+
+class Rooms(Protocol):
+    """The part of RoomDirectory that visitor requests use; tests put a plain dictionary in its place."""
+
+    def get(self, room_id: RoomId, /) -> Room | None:
+        """The process's copy."""
+
+    async def refresh(self, room_id: RoomId, /) -> Room | None:
+        """The copy read anew from the live store; None = there is no such room."""
+
+
+class VisitorRoom:
+    """One copy of a room with all that visitor answers are made of."""
+
+    __slots__ = (
+        "_heads",
+        "_json_name",
+        "_origins",
+        "_pages",
+        "cookies",
+        "digests",
+        "id",
+        "recheck_sec",
+        "returns",
+        "room",
+        "rules",
+        "tags",
+        "target",
+    )
+
+    def __init__(self, room: Room, cookies: CookiePolicy) -> None:
+        config = room.config
+        self.room = room
+        self.id = room.id
+        self.digests = Digester(room.salt)
+        self.cookies = RoomCookies(room.id, cookies, session_max_sec=config.session_max_sec)
+        self.rules = RuleSet(config.rules)
+        self.returns = OriginPolicy(config.target_url, config.return_origins)
+        tags = config.return_origins if config.tag_origins is None else config.tag_origins
+        self.tags = OriginPolicy(config.target_url, tags)
+        target = parse_web_url(config.target_url)
+        self.target = config.target_url if target is None else target.text()
+        """Where a released visitor goes without an accepted return URL."""
+        self.recheck_sec = min(RECHECK_MAX_SEC, max(RECHECK_MIN_SEC, config.session_ttl_sec // 3))
+        self._json_name = ujson.dumps(config.name, ensure_ascii=False, escape_forward_slashes=False)
+        self._heads: dict[tuple[ViewState, RoomState], bytes] = {}
+        self._origins: dict[bytes, bool] = {}
+        self._pages: dict[str, str] = {}
+
+    def state_head(self, state: ViewState, room_state: RoomState) -> bytes:
+        """Beginning of a visitor state: ``state``, ``roomId``, ``name``, ``roomState``, without a closing brace."""
+        head = self._heads.get((state, room_state))
+        if head is None:
+            text = (
+                f'{{"state":"{state.word}","roomId":"{self.id}","name":{self._json_name},'
+                f'"roomState":"{room_state.word}"'
+            )
+            head = self._heads[state, room_state] = text.encode()
+        return head
+
+    def allows_tag(self, origin: bytes) -> bool:
+        """Tell whether the browser tag may ask about this room on a page of ``origin`` (an ``Origin`` header)."""
+        allowed = self._origins.get(origin)
+        if allowed is None:
+            parsed = parse_origin(origin.decode("latin-1"))
+            allowed = parsed is not None and self.tags.covers(parsed)
+            if len(self._origins) >= _MEMO_MAX:
+                self._origins.clear()
+            self._origins[origin] = allowed
+        return allowed
+
+    def waiting_page(self, base: str, url: str | None) -> str:
+        """Absolute address of the waiting page, with ``qm_return`` when the return policy covers ``url``.
+
+        ``base``: ``scheme://host`` by which visitors reach this server (VIS-126).
+        """
+        query = self._pages.get(url) if url else ""
+        if query is None and url is not None:
+            judged = self.returns.judge(url)
+            query = "" if judged is None else "?qm_return=" + quote(judged, safe="")
+            if len(url) <= _MEMO_URL_MAX:
+                if len(self._pages) >= _MEMO_MAX:
+                    self._pages.clear()
+                self._pages[url] = query
+        return f"{base}/w/{self.id}{query}"
+
+    def destination(self, return_url: str | None) -> str:
+        """Where a released visitor goes, without a token: the accepted return URL or the target (VIS-153)."""
+        return (self.returns.judge(return_url) if return_url else None) or self.target
+
+    def destination_with_token(self, return_url: str | None, token: str) -> str:
+        """``destination`` with ``qm_token`` in its query."""
+        return with_token(self.destination(return_url), token)
+
+
+class VisitorRooms:
+    """Finds the room a visitor asks about, and asks again when the copy was old."""
+
+    __slots__ = ("_cookies", "_rooms", "public_base")
+
+    def __init__(self, *, rooms: Rooms, cookies: CookiePolicy, public_url: str | None) -> None:
+        self._rooms = rooms
+        self._cookies = cookies
+        self.public_base = public_url.rstrip("/") if public_url else None
+        """``PUBLIC_URL`` without a slash at its end; None = by the request (VIS-020)."""
+
+    def peek(self, room_id: str) -> VisitorRoom | None:
+        """The room if this process knows it; costs no trip."""
+        room = self._rooms.get(RoomId(room_id))
+        return None if room is None else self._compiled(room)
+
+    async def find(self, room_id: str) -> VisitorRoom:
+        """The room; the live store is asked before it is called unknown, since it may be seconds old (ENG-002).
+
+        Raises NoRoom, StorageUnavailable.
+        """
+        known = self.peek(room_id)
+        if known is not None:
+            return known
+        return await self.reload(room_id)
+
+    async def reload(self, room_id: str) -> VisitorRoom:
+        """The room read anew. Raises NoRoom, StorageUnavailable."""
+        room = await self._rooms.refresh(RoomId(room_id)) if is_room_id(room_id) else None
+        if room is None:
+            raise NoRoom
+        return self._compiled(room)
+
+    async def current(self, room: VisitorRoom, ask: Callable[[VisitorRoom], Awaitable[T]]) -> T:
+        """``ask`` with ``room``, and once more with a new copy when the engine says that it is old."""
+        try:
+            return await ask(room)
+        except StaleRoom:
+            fresh = await self.reload(room.id)
+        try:
+            return await ask(fresh)
+        except StaleRoom:
+            raise StorageUnavailable from None
+
+    def _compiled(self, room: Room) -> VisitorRoom:
+        compiled = room.compiled.get(_KEY)
+        if not isinstance(compiled, VisitorRoom):
+            compiled = room.compiled[_KEY] = VisitorRoom(room, self._cookies)
+        return compiled

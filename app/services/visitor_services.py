@@ -1,0 +1,82 @@
+"""Everything a web worker needs to answer visitors, wired once at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.core.settings import Settings
+from app.domain.cookies import CookiePolicy
+from app.domain.keyring import Keyring
+from app.domain.tokens import VisitorTokens
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.rate_limiter import RateLimiter
+from app.services.check import CheckService
+from app.services.commit import CommitWaiter
+from app.services.join import JoinService
+from app.services.leave import LeaveService
+from app.services.status import StatusService
+from app.services.stream_open import StreamOpener
+from app.services.streams import Streams
+from app.services.visitor_counts import VisitorCounts
+from app.services.visitor_proof import Identifier
+from app.services.visitor_room import Rooms, VisitorRooms
+from app.services.visitor_tokens import TokenIssuer
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorServices:
+    """Use cases of the visitor's side. ``streams.stop()`` has to be awaited before the process ends."""
+
+    rooms: VisitorRooms
+    join: JoinService
+    status: StatusService
+    check: CheckService
+    leave: LeaveService
+    streams: Streams
+    stream_opener: StreamOpener
+    counts: VisitorCounts
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        settings: Settings,
+        keyring: Keyring,
+        engine: Engine,
+        engine_admin: EngineAdmin,
+        commits: CommitWaiter,
+        rooms: Rooms,
+        limiter: RateLimiter,
+    ) -> VisitorServices:
+        """Wire the use cases; does nothing else."""
+        cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
+        tokens = VisitorTokens(
+            keyring,
+            max_age_sec=settings.token_max_age_sec,
+            cookie_max_age_sec=settings.queue_cookie_max_age_sec,
+        )
+        counts = VisitorCounts()
+        found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
+        identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
+        issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
+        streams = Streams(engine=engine, rooms=found, refresh_after_ms=tokens.refresh_after_ms)
+        return cls(
+            rooms=found,
+            join=JoinService(
+                engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
+                identifier=identifier, issuer=issuer, counts=counts,
+            ),
+            status=StatusService(engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens),
+            check=CheckService(
+                engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
+                identifier=identifier, issuer=issuer, counts=counts,
+            ),
+            leave=LeaveService(engine=engine, rooms=found, identifier=identifier),
+            streams=streams,
+            stream_opener=StreamOpener(
+                engine=engine, rooms=found, identifier=identifier, issuer=issuer, limiter=limiter, streams=streams,
+                per_address=settings.sse_per_ip, in_all=settings.sse_max_total,
+            ),
+            counts=counts,
+        )  # fmt: skip

@@ -1,0 +1,101 @@
+"""``GET /events``: the live view of a place, as Server-Sent Events. Source: VIS-087, VIS-088, VIS-163 … VIS-174.
+
+Belongs here: reading of the request, the response's head, the life of the connection. Not here: when a frame is sent
+(services/streams.py), caps and first state (services/stream_open.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sanic import Blueprint, Request
+
+from app.core.errors import RateLimited
+from app.domain.cookies import ticket_candidates
+from app.services.stream_open import Opening, StreamOpener
+from blueprints.edge.request import HotRequest
+from blueprints.sse import CONTENT_TYPE, HEADERS, ChunkSink
+from blueprints.visitor.request_reading import room_in_query, ticket_cookies, visitor_of
+
+if TYPE_CHECKING:
+    from app.context import AppContext
+
+_READ_HEADERS: Final = ("user-agent", "cookie", "x-qm-door-key")
+
+bp = Blueprint("visitor_events")
+
+
+async def events(request: Request) -> None:
+    """Open a stream for the holder of a place; anybody else gets one ``gone`` frame."""
+    qm: AppContext = request.app.ctx.qm
+    limit = qm.settings.status_limit_per_min
+    request.ctx.budget = budget = qm.limiter.take("status", request.ctx.client.key, limit)
+    if not budget.allowed:
+        raise RateLimited
+    if request.method == "HEAD":
+        await _answer_head(request, await _open(qm, request))
+        return
+    opener = qm.visitor.stream_opener
+    opener.enter(request.ctx.client)
+    try:
+        await _stream(qm, request, await _open(qm, request))
+    finally:
+        opener.leave(request.ctx.client)
+
+
+async def _open(qm: AppContext, request: Request) -> Opening:
+    """The first state. Raises ``missing_room``, NoRoom, StorageUnavailable."""
+    asked = _as_hot(request)
+    query = asked.query
+    token = query.get("token") or None
+    room_id = room_in_query(query)
+    if room_id is None:
+        room_id = qm.visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(asked)))
+    door = asked.header(b"x-qm-door-key")
+    visitor = visitor_of(asked, room_id, token, (door,) if door else ())
+    opener: StreamOpener = qm.visitor.stream_opener
+    return await opener.open(room_id, visitor, query.get("return"), read_only=request.method == "HEAD")
+
+
+async def _stream(qm: AppContext, request: Request, opening: Opening) -> None:
+    response = await request.respond(content_type=CONTENT_TYPE, headers=dict(HEADERS))
+    _set_cookies(response, opening)
+    await response.send(opening.first)
+    if opening.is_over:
+        await response.eof()
+        return
+    sink = ChunkSink(request)
+    opener = qm.visitor.stream_opener
+    stream = opener.start(opening, sink)
+    try:
+        await sink.finish(response)
+    finally:
+        opener.end(opening, stream)
+
+
+async def _answer_head(request: Request, opening: Opening) -> None:
+    """The head of a stream without the stream (VIS-038, VIS-039)."""
+    response = await request.respond(content_type=CONTENT_TYPE, headers=dict(HEADERS))
+    _set_cookies(response, opening)
+    await response.send(opening.first)
+    await response.eof()
+
+
+def _set_cookies(response: object, opening: Opening) -> None:
+    for cookie in opening.cookies:
+        response.headers.add("Set-Cookie", cookie.decode())  # type: ignore[attr-defined]
+
+
+def _as_hot(request: Request) -> HotRequest:
+    """The request in the form that the hot routes read, so that a token or cookie is read in one way."""
+    headers = {
+        name.encode(): ("; " if name == "cookie" else ", ").join(request.headers.getall(name)).encode("latin-1")
+        for name in _READ_HEADERS
+        if name in request.headers
+    }
+    query = request.raw_url.partition(b"?")[2].partition(b"#")[0]
+    ctx = request.ctx
+    return HotRequest(request.method, request.path, query, headers, None, b"", ctx.client, ctx.request_id)
+
+
+bp.add_route(events, "/events", methods=["GET", "HEAD"], name="events")

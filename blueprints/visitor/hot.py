@@ -1,0 +1,209 @@
+"""The hot routes of a visitor: ``/api/check``, ``/api/status``, ``/api/join``.
+
+Belongs here: the order limit → origin → parse → use case → answer, and CORS. Not here: decisions (services), common
+headers and ``X-RateLimit-*`` (the edge). Source: chapters 5, 6, 10, 13 and 14 of docs/spec/03.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from app.core.errors import Forbidden, NoRoom, QmError, RateLimited, Unauthorized
+from app.core.jsonbody import BODY_MAX_BYTES, text_field
+from app.domain.cookies import ticket_candidates
+from app.services.check import Check
+from app.services.visitor_counts import Counted
+from app.services.visitor_room import VisitorRoom
+from blueprints.edge.hot import HotHandler
+from blueprints.edge.reply import HotReply
+from blueprints.edge.request import HotRequest
+from blueprints.visitor.request_reading import (
+    fields_of,
+    is_own_origin,
+    missing_room,
+    refuse_navigation,
+    refuse_other_sites,
+    room_in_body,
+    room_in_query,
+    ticket_cookies,
+    visitor_of,
+)
+
+if TYPE_CHECKING:
+    from app.context import AppContext
+
+_EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
+_PREFLIGHT: Final = [
+    (b"Access-Control-Allow-Methods", b"GET, HEAD, POST"),
+    (b"Access-Control-Allow-Headers", b"content-type, x-qm-door-key"),
+    (b"Access-Control-Max-Age", b"600"),
+]
+
+
+def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
+    """The handlers of one worker process."""
+    check, status, join = CheckRoute(ctx), StatusRoute(ctx), JoinRoute(ctx)
+    return {
+        ("GET", "/api/check"): check,
+        ("POST", "/api/check"): check,
+        ("OPTIONS", "/api/check"): check.preflight,
+        ("GET", "/api/status"): status,
+        ("POST", "/api/join"): join,
+    }
+
+
+class CheckRoute:
+    """``/api/check``, direct: by the browser tag, on pages of other origins."""
+
+    def __init__(self, ctx: AppContext) -> None:
+        self._visitor = ctx.visitor
+        self._limiter = ctx.limiter
+        self._limit = ctx.settings.check_limit_per_min
+        self._public_host = public_host(ctx)
+
+    async def __call__(self, request: HotRequest) -> HotReply:
+        """Answer a check; every answer to a page that may ask carries CORS headers (VIS-062)."""
+        request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
+        room_id = room_in_query(request.query)
+        rooms = self._visitor.rooms
+        room = rooms.peek(room_id) if room_id else None
+        origin = request.headers.get(b"origin")
+        try:
+            if not budget.allowed:
+                self._visitor.counts.count(Counted.RATE_LIMITED_CHECKS, room.id if room else None)
+                raise RateLimited("Too many checks")
+            if room_id is None:
+                raise missing_room()
+            refuse_navigation(request)
+            if room is None:
+                room = await rooms.find(room_id)
+            self._refuse_vouched(request, room)
+            self._refuse_origin(request, room, origin)
+            return await self._answer(request, room, origin)
+        except NoRoom:
+            self._visitor.counts.count(Counted.UNKNOWN_ROOM_CHECKS)
+            raise
+        except QmError as error:
+            if origin is not None and room is not None and room.allows_tag(origin):
+                error.headers.update((name.decode(), value.decode("latin-1")) for name, value in _cors(origin))
+            raise
+
+    async def preflight(self, request: HotRequest) -> HotReply:
+        """``OPTIONS`` (VIS-065): not limited, so it asks no store; a room unknown to this process is refused."""
+        room_id, origin = room_in_query(request.query), request.headers.get(b"origin")
+        room = self._visitor.rooms.peek(room_id) if room_id else None
+        if room is None or origin is None or not room.allows_tag(origin):
+            raise _origin_not_allowed()
+        return HotReply(204, b"", [], _cors(origin) + _PREFLIGHT)
+
+    async def _answer(self, request: HotRequest, room: VisitorRoom, origin: bytes | None) -> HotReply:
+        token, url, door = _check_input(request)
+        visitor = visitor_of(request, room.id, token, (door,) if door else ())
+        client = request.client
+        base = self._visitor.rooms.public_base or (f"{client.scheme}://{client.host}" if client.host else "")
+        check = Check(visitor, url, base)
+        if request.method == "HEAD":
+            answer = await self._visitor.check.preview(room, check)
+        else:
+            answer = await self._visitor.check.check(room, check)
+        headers = _cors(origin) if origin is not None and room.allows_tag(origin) else []
+        return HotReply(200, answer.body, answer.cookies, headers)
+
+    def _refuse_vouched(self, request: HotRequest, room: VisitorRoom) -> None:
+        """A check that speaks for another visitor needs a key, and this build has none (VIS-132, VIS-136)."""
+        query = request.query
+        if "ip" not in query and "agent" not in query:
+            return
+        self._visitor.counts.count(Counted.REFUSED_KEY_CHECKS, room.id)
+        if "key" in query:
+            raise Unauthorized("Send the key in the Authorization header", code="credential_in_query")
+        raise Unauthorized
+
+    def _refuse_origin(self, request: HotRequest, room: VisitorRoom, origin: bytes | None) -> None:
+        """Refuse a page whose origin the room's tag policy does not cover (VIS-063, VIS-064)."""
+        if origin is None or room.allows_tag(origin) or is_own_origin(origin, request, self._public_host):
+            return
+        self._visitor.counts.refused_origin(room.id, origin.decode("latin-1"))
+        raise _origin_not_allowed()
+
+
+class StatusRoute:
+    """``GET /api/status``."""
+
+    def __init__(self, ctx: AppContext) -> None:
+        self._visitor = ctx.visitor
+        self._limiter = ctx.limiter
+        self._limit = ctx.settings.status_limit_per_min
+
+    async def __call__(self, request: HotRequest) -> HotReply:
+        """Answer with the visitor state (VIS-157 … VIS-162)."""
+        request.budget = budget = self._limiter.take("status", request.client.key, self._limit)
+        if not budget.allowed:
+            raise RateLimited
+        query = request.query
+        token = query.get("token") or None
+        room_id = room_in_query(query)
+        if room_id is None:
+            room_id = self._visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(request)))
+        visitor = visitor_of(request, room_id, token)
+        answer = await self._visitor.status.status(
+            room_id, visitor, query.get("return"), read_only=request.method == "HEAD"
+        )
+        return HotReply(200, answer.body, answer.cookies, [])
+
+
+class JoinRoute:
+    """``POST /api/join``."""
+
+    def __init__(self, ctx: AppContext) -> None:
+        self._visitor = ctx.visitor
+        self._limiter = ctx.limiter
+        self._limit = ctx.settings.join_limit_per_min
+        self._public_host = public_host(ctx)
+
+    async def __call__(self, request: HotRequest) -> HotReply:
+        """Answer with the visitor state and the place's token, after the commit (VIS-146 … VIS-149)."""
+        request.budget = budget = self._limiter.take("join", request.client.key, self._limit)
+        if not budget.allowed:
+            raise RateLimited
+        refuse_other_sites(request, self._public_host)
+        fields = fields_of(request, "roomId", "token", "returnUrl", "from")
+        room_id = room_in_body(fields)
+        token = text_field(fields, "token", max_chars=BODY_MAX_BYTES)
+        return_url = text_field(fields, "returnUrl", max_chars=BODY_MAX_BYTES)
+        text_field(fields, "from", max_chars=BODY_MAX_BYTES)  # no check of this build hands one out
+        answer = await self._visitor.join.join(room_id, visitor_of(request, room_id, token), return_url)
+        return HotReply(200, answer.body, answer.cookies, [])
+
+
+def public_host(ctx: AppContext) -> bytes:
+    """``host[:port]`` of ``PUBLIC_URL``, empty when it is not set."""
+    return (ctx.settings.public_url or "").partition("://")[2].rstrip("/").lower().encode()
+
+
+def _check_input(request: HotRequest) -> tuple[str | None, str | None, str | None]:
+    """Token, page and door key of a check (VIS-120). The visitor's text never makes a 400, only a wrong shape does."""
+    header_door = request.header(b"x-qm-door-key") or None
+    if request.method != "POST":
+        query = request.query
+        return query.get("token"), query.get("url"), header_door
+    fields = fields_of(request, "token", "url", "doorKey", "tag")
+    token = text_field(fields, "token", max_chars=BODY_MAX_BYTES)
+    url = text_field(fields, "url", max_chars=BODY_MAX_BYTES)
+    door = text_field(fields, "doorKey", max_chars=BODY_MAX_BYTES)
+    text_field(fields, "tag", max_chars=BODY_MAX_BYTES)
+    return token, url, door or header_door
+
+
+def _cors(origin: bytes) -> list[tuple[bytes, bytes]]:
+    """Headers of an answer that a page of ``origin`` may read (VIS-061)."""
+    return [
+        (b"Access-Control-Allow-Origin", origin),
+        (b"Access-Control-Allow-Credentials", b"true"),
+        (b"Vary", b"Origin"),
+        (b"Access-Control-Expose-Headers", _EXPOSED),
+    ]
+
+
+def _origin_not_allowed() -> Forbidden:
+    return Forbidden("This page's origin may not ask about this room", code="origin_not_allowed")
