@@ -1,0 +1,146 @@
+"""Everything one web worker works with: adapters and services, opened once at its start, closed in reverse.
+
+The only place where the parts are put together. Handlers find it as ``request.app.ctx.qm``.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from app.core.clock import wall_ms
+from app.core.runtime import Runtime, web_worker_index
+from app.core.settings import Settings
+from app.domain.keyring import Keyring
+from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.engine import Engine
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.valkey import Valkey
+from app.services.access import Access
+from app.services.admin_health import AdminHealth
+from app.services.assets import Assets
+from app.services.commit import CommitWaiter
+from app.services.line import LineService
+from app.services.live import LiveFeed
+from app.services.lockout import Lockout
+from app.services.rooms import RoomService
+from app.services.sessions import Sessions
+from app.services.visitor_services import VisitorServices
+from app.services.waiting_page import WaitingPage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppContext:
+    """Adapters and services of one web worker."""
+
+    runtime: Runtime
+    settings: Settings
+    limiter: RateLimiter
+    valkey: Valkey
+    postgres: Postgres
+    rooms: RoomDirectory
+    commits: CommitWaiter
+    visitor: VisitorServices
+    room_service: RoomService
+    line_service: LineService
+    sessions: Sessions
+    access: Access
+    admin_health: AdminHealth
+    live: LiveFeed
+    assets: Assets
+    waiting_page: WaitingPage
+    _closing: AsyncExitStack = field(repr=False)
+
+    @classmethod
+    async def open(cls, runtime: Runtime) -> AppContext:
+        """Connect, load what a worker keeps in memory, and start what listens in the background.
+
+        Stores that are away do not stop it: the worker starts degraded and answers 503 where it needs them.
+        """
+        settings = runtime.settings
+        closing = AsyncExitStack()
+        limiter = RateLimiter.attach(runtime.rate_table_name, web_worker_index())
+        closing.callback(limiter.close)
+        valkey = await Valkey.connect(runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms)
+        closing.push_async_callback(valkey.close)
+        postgres = Postgres(
+            runtime.database_url, max_size=runtime.pg_share, statement_timeout_ms=settings.pg_statement_timeout_ms
+        )
+        closing.push_async_callback(postgres.close)
+        self = cls._wire(runtime, limiter, valkey, postgres, closing)
+        for part in (self.commits, self.rooms):
+            await part.start()
+            closing.push_async_callback(part.stop)
+        closing.push_async_callback(self.live.stop)
+        closing.push_async_callback(self.visitor.streams.stop)
+        return self
+
+    async def close(self) -> None:
+        """Stop and close everything, last opened first."""
+        await self._closing.aclose()
+
+    @classmethod
+    def _wire(
+        cls, runtime: Runtime, limiter: RateLimiter, valkey: Valkey, postgres: Postgres, closing: AsyncExitStack
+    ) -> AppContext:
+        settings = runtime.settings
+        prefix, admin_key = settings.valkey_prefix, settings.admin_key
+        previous = settings.secret_previous.reveal() if settings.secret_previous else None
+        keyring = Keyring(settings.secret.reveal(), previous, sign_v2=settings.token_sign_v2)
+        loader = LuaLoader(valkey)
+        engine = Engine(valkey, prefix, loader, line_max=settings.line_max)
+        engine_admin = EngineAdmin(valkey, prefix, loader)
+        rooms = RoomDirectory(
+            postgres=postgres, live=engine_admin, valkey=valkey, prefix=prefix, resync_ms=settings.resync_ms
+        )
+        commits = CommitWaiter(valkey=valkey, prefix=prefix, jobs=EngineJobs(prefix, loader))
+        room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits)
+        store = AdminStore(valkey, prefix)
+        sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
+        health = AdminHealth(
+            runtime=runtime,
+            valkey=valkey,
+            postgres=postgres,
+            commits=commits,
+            rooms=room_service,
+            limiter=limiter,
+            keyring=keyring,
+        )
+        assets = Assets()
+        return cls(
+            runtime=runtime,
+            settings=settings,
+            limiter=limiter,
+            valkey=valkey,
+            postgres=postgres,
+            rooms=rooms,
+            commits=commits,
+            visitor=VisitorServices.build(
+                settings=settings,
+                keyring=keyring,
+                engine=engine,
+                engine_admin=engine_admin,
+                commits=commits,
+                rooms=rooms,
+                limiter=limiter,
+            ),
+            room_service=room_service,
+            line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
+            sessions=sessions,
+            access=Access(
+                admin_key=admin_key,
+                public_key=settings.public_api_key,
+                sessions=sessions,
+                lockout=Lockout(store, limiter, limit=settings.admin_auth_fail_per_min),
+            ),
+            admin_health=health,
+            live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),
+            assets=assets,
+            waiting_page=WaitingPage(assets=assets),
+            _closing=closing,
+        )

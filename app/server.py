@@ -1,0 +1,104 @@
+"""The Sanic application of a web worker: blueprints, edge, and the life of its context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.config import Config
+
+from app.context import AppContext
+from app.core.clock import wall_ms
+from app.core.runtime import Runtime
+from app.core.version import VERSION
+from app.domain.client_address import TrustPolicy
+from app.services.small_pages import SmallPage, SmallPages
+from blueprints import admin, middleware, ops
+from blueprints.admin import console
+from blueprints.edge.protocol import EdgeProtocol
+from blueprints.edge.router import EdgeRouter
+from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
+from blueprints.ops import Health
+from blueprints.visitor import assets, events, hot, leave, pages, snippet
+
+BLUEPRINTS = (ops.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
+
+
+def create_app(runtime: Runtime) -> Sanic[Any, Any]:
+    """Build the application; connections are opened when a worker starts, never here.
+
+    No variable of Sanic's changes it (CFG-011), and Sanic's own logging set-up is left out (app.core.log).
+    """
+    app: Sanic[Any, Any] = Sanic(
+        "queue-manager",
+        config=Config(env_prefix=""),
+        router=EdgeRouter(),
+        configure_logging=False,
+    )
+    settings = runtime.settings
+    middleware.install(
+        app,
+        policy=TrustPolicy.of(settings.trust_proxy, settings.trust_proxy_ips),
+        health=lambda: _health(app),
+        error_page=_error_page(SmallPages()),
+    )
+    app.ctx.protocol = EdgeProtocol
+    app.ctx.runtime = runtime
+    app.register_listener(_open_context, "before_server_start")
+    app.register_listener(_close_context, "after_server_stop")
+    for blueprint in BLUEPRINTS:
+        app.blueprint(blueprint)
+    return app
+
+
+async def _open_context(app: Sanic[Any, Any]) -> None:
+    app.ctx.qm = qm = await AppContext.open(app.ctx.runtime)
+    app.ctx.hot.extend(hot.routes(qm))
+    app.ctx.hot.extend(leave.routes(qm))
+
+
+async def _close_context(app: Sanic[Any, Any]) -> None:
+    await app.ctx.qm.close()
+
+
+def _health(app: Sanic[Any, Any]) -> Health:
+    """State of the instance as strangers may see it, from memory (OBS-002)."""
+    qm: AppContext = app.ctx.qm
+    runtime, settings = qm.runtime, qm.settings
+    is_stopping = runtime.stopping.is_set()
+    storage_ok = not qm.commits.refusing()
+    valkey = qm.valkey.shown_state
+    degraded = tuple(
+        code for code, holds in (("storage_degraded", not storage_ok), ("valkey_down", valkey == "down")) if holds
+    )
+    return Health(
+        ready=not is_stopping,
+        status="shutting_down" if is_stopping else "degraded" if degraded else "ok",
+        version=VERSION,
+        build=VERSION,
+        started_at=runtime.started_at,
+        uptime_sec=max(0, wall_ms() - runtime.started_at) // 1000,
+        store=settings.store,
+        sidestore=settings.sidestore,
+        storage_ok=storage_ok,
+        leader=runtime.is_private,
+        reasons=(("shutting_down", "this instance is stopping"),) if is_stopping else (),
+        degraded=degraded,
+        valkey=valkey,
+        valkey_ever_connected=qm.valkey.ever_connected,
+    )
+
+
+def _error_page(small: SmallPages) -> Any:
+    """The hook that turns an error of a navigation into a page in the visitor's language."""
+    kinds = {"no_room": SmallPage.NO_ROOM, "not_found": SmallPage.NOT_FOUND}
+
+    def page(facts: ErrorFacts) -> ErrorPage | None:
+        kind = kinds.get(facts.code) or (SmallPage.RETRY if facts.status == 503 else None)
+        if kind is None:
+            return None
+        document = small.page(kind, facts.accept_language, retry_after_sec=5)
+        policy = (b"Content-Security-Policy", document.csp.encode())
+        return ErrorPage(document.body, (*(pair for pair in PAGE_HEADERS if pair[0] != policy[0]), policy))
+
+    return page
