@@ -12,17 +12,24 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sanic import Blueprint, HTTPResponse, Request
 
 from app.core.errors import NotFound
+from app.domain.budget import Budget
 from app.services.module_tree import ModuleTree, TreeFile, load_tree, pack
+from app.services.small_pages import SmallPage, SmallPages
+from blueprints.edge.request import is_navigation
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BUDGET: Final = "console_page"
 """Name of the page budget's table, counted apart from the waiting page's (VIS-080)."""
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
+
+HTML: Final = "text/html; charset=utf-8"
+_NAVIGATION_HEADERS: Final = ("sec-fetch-mode", "sec-fetch-dest", "sec-fetch-site", "accept")
+_SMALL: Final = SmallPages()
 
 bp = Blueprint("console")
 
@@ -53,7 +60,7 @@ def console_site() -> ConsoleSite:
     )
     body = text.encode()
     etag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
-    return ConsoleSite(page=pack(body, "text/html; charset=utf-8"), etag=etag, policy=policy_for(text), tree=tree)
+    return ConsoleSite(page=pack(body, HTML), etag=etag, policy=policy_for(text), tree=tree)
 
 
 def policy_for(page: str) -> str:
@@ -71,14 +78,11 @@ def policy_for(page: str) -> str:
     )
 
 
-@bp.before_server_start
-async def _load(app: Any) -> None:
+async def _load(_app: object) -> None:
     """Fail the start, not the first request, when a file of the console is missing."""
     console_site()
 
 
-@bp.route("/", methods=["GET", "HEAD"], name="page")
-@bp.route("/public/admin.html", methods=["GET", "HEAD"], name="page_file")
 async def page(request: Request) -> HTTPResponse:
     """The console page, the same bytes for everybody."""
     limits, refusal = _spend(request)
@@ -101,7 +105,6 @@ async def page(request: Request) -> HTTPResponse:
     return _send(request, site.page, headers)
 
 
-@bp.route("/assets/console/<digest:str>/<name:path>", methods=["GET", "HEAD"], name="asset")
 async def asset(request: Request, digest: str, name: str) -> HTTPResponse:
     """One module, style, text or licence of the page; any other digest than this build's is a 404."""
     tree = console_site().tree
@@ -127,36 +130,31 @@ def _matches(if_none_match: str, etag: str) -> bool:
 
 def _spend(request: Request) -> tuple[dict[str, str], HTTPResponse | None]:
     """Take one page view from the address's budget: headers of the answer, and the refusal if it is used up."""
-    qm, client = request.app.ctx.qm, request.ctx.client
-    limit = qm.settings.waiting_limit_per_min
-    if limit == 0:
-        return {}, None
-    budget = qm.limiter.take(BUDGET, client.key, limit)
-    headers = {
-        "X-RateLimit-Limit": str(budget.limit),
-        "X-RateLimit-Remaining": str(budget.remaining),
-        "X-RateLimit-Reset": str(budget.reset_sec),
-    }
-    return headers, None if budget.allowed else _refusal(request, headers, max(1, budget.reset_sec))
+    qm = request.app.ctx.qm
+    budget: Budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
+    headers = {name.decode(): value.decode() for name, value in budget.headers()}
+    return headers, None if budget.allowed else _refusal(request, headers, budget.retry_after_sec)
 
 
-def _refusal(request: Request, headers: dict[str, str], wait_sec: int) -> HTTPResponse:
+def _refusal(request: Request, limits: dict[str, str], wait_sec: int) -> HTTPResponse:
     """429: to a navigation a small page that loads itself again, to anything else plain text (VIS-079)."""
-    headers = {
-        **headers,
-        "Retry-After": str(wait_sec),
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
-    words = f"Too many page loads from this address. Trying again in {wait_sec} s."
-    if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "text/html" not in request.headers.get(
-        "accept", ""
-    ):
+    headers = {**limits, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex"}
+    sent = {name.encode(): request.headers[name].encode() for name in _NAVIGATION_HEADERS if name in request.headers}
+    if not is_navigation(sent):
+        words = f"Too many requests. Try again in {wait_sec} s."
         return HTTPResponse(words, status=429, headers=headers, content_type="text/plain; charset=utf-8")
-    headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
-    body = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="{wait_sec}">'
-        f'<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-        f"<title>Queue Manager</title><p>{words}</p></html>"
-    )
-    return HTTPResponse(body, status=429, headers=headers, content_type="text/html; charset=utf-8")
+    language = request.headers.get("accept-language", "")
+    document = _SMALL.page(SmallPage.RATE_LIMITED, language, retry_after_sec=wait_sec)
+    headers |= {
+        "Content-Security-Policy": document.csp,
+        "Referrer-Policy": "no-referrer",
+        "Vary": "Accept-Language, Accept",
+    }
+    return HTTPResponse(document.body, status=429, headers=headers, content_type=HTML)
+
+
+_READ: Final = ("GET", "HEAD")
+bp.listener("before_server_start")(_load)
+bp.add_route(page, "/", methods=_READ, name="page")
+bp.add_route(page, "/public/admin.html", methods=_READ, name="page_file")
+bp.add_route(asset, "/assets/console/<digest:str>/<name:path>", methods=_READ, name="asset")

@@ -1,7 +1,7 @@
 /** Dialogs and sheets. The browser's own modal dialog makes the page behind inert and gives the focus back. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { t } from "./i18n.js";
+import { rich, t } from "./i18n.js";
 import { focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
 import { dropPanel, panels } from "./panels.js";
 import { roomOf } from "./store.js";
@@ -100,7 +100,7 @@ export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = fa
           <h2>${title}</h2>
           <p class="box-body">${body}</p>
           ${typed !== null && html`
-            <label class="box-typed">${t("delete.type")} <code>${typed}</code><input type="text" autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${(event) => setText(event.currentTarget.value)} /></label>
+            <label class="box-typed"><span>${rich("delete.type", { id: html`<code>${typed}</code>` })}</span><input type="text" autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${(event) => setText(event.currentTarget.value)} /></label>
           `}
           <${Refusal} text=${problem} />
           <div class="box-foot">

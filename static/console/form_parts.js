@@ -2,7 +2,7 @@
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { FIELDS } from "./form_fields.js";
-import { alarm, arrow, check, cross, plus } from "./icons.js";
+import { alarm, arrow, check, chevron, cross, plus } from "./icons.js";
 
 const UNITS = { "/min": "/min", sec: "s" };
 
@@ -10,8 +10,9 @@ const unitWord = (unit) => UNITS[unit] ?? t(`unit.${unit}`);
 
 /** Short text of a field's value, for `default …`, `was …` and conflicts. */
 function shortly(name, value) {
-  if (Array.isArray(value)) return String(value.length);
-  return value === null || value === "" ? t("form.none") : String(value);
+  if (name === "tagOrigins" && value === null) return t("form.tag.same").toLowerCase();
+  if (Array.isArray(value) && value.length > 0) return String(value.length);
+  return value === null || value.length === 0 ? t("form.none") : String(value);
 }
 
 /** At the right of a label: the value before the change, else the default. */
@@ -89,7 +90,7 @@ function Rule({ rule, place, last, put, move, drop }) {
   return html`
     <li class="rule">
       <span class="select"><select aria-label=${t("rule.action", { n })} value=${rule.action} onChange=${(event) => put({ ...rule, action: event.currentTarget.value })}>
-        <option value="protect">protect</option><option value="skip">skip</option></select></span>
+        <option value="protect">protect</option><option value="skip">skip</option></select>${chevron()}</span>
       <input class="mono" type="text" aria-label=${t("rule.pattern", { n })} value=${rule.pattern} placeholder="/checkout*" spellcheck=${false} autocapitalize="off" onInput=${(event) => put({ ...rule, pattern: event.currentTarget.value })} />
       <span class="rule-acts">
         <button type="button" class="button quiet square" aria-label=${t("rule.up", { n })} disabled=${place === 0} onClick=${() => move(-1)}>${arrow(true)}</button>

@@ -18,9 +18,9 @@ export function wait(sec) {
 
 /** Times in the operator's zone: English by the system's English (12 or 24 hours), Thai in 24 hours. */
 function clock(parts) {
+  if (language.value === "th") return new Intl.DateTimeFormat("th-TH-u-nu-latn", { ...parts, hour: "2-digit", hourCycle: "h23" });
   const system = navigator.language || "en-US";
-  const tag = language.value === "th" ? "th-TH-u-nu-latn-ca-gregory" : system.startsWith("en") ? system : "en-US";
-  return new Intl.DateTimeFormat(tag, parts);
+  return new Intl.DateTimeFormat(system.startsWith("en") ? system : "en-US", parts);
 }
 
 /** `3:15:48 AM` or `03:15:48`. */

@@ -20,7 +20,7 @@ function hint(control, room) {
 
 /** Passes a minute as a place on the track; absent where the room lets nobody in by its state. */
 function Passes({ room, range }) {
-  const shown = room.state === "active" && !room.recovering && room.passedLastMinute !== null;
+  const shown = room.state === "active" && room.rate > 0 && !room.recovering && room.passedLastMinute !== null;
   const place = Math.min(1, (room.passedLastMinute ?? 0) / range);
   return shown && html`<svg class="dial-mark" viewBox="0 0 8 6" aria-hidden="true" style=${{ "--place": place }}><path d="M4 0 8 6H0z" /></svg>`;
 }

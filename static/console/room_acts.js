@@ -24,7 +24,7 @@ async function setState(id, state) {
 /** How many wait, as live text of a dialog. */
 function BypassWords({ id }) {
   const room = roomOf(id).value;
-  return html`${rich("bypass.body", { n: html`<b class="live-number">${number(room?.waiting)}</b>` })}`;
+  return html`${rich("bypass.body", { n: html`<b>${number(room?.waiting)}</b>` })}`;
 }
 
 function askBypass(id) {
@@ -40,7 +40,7 @@ function askBypass(id) {
 
 /** A button whose word changes between `words`: as wide as the widest of them, in every language. */
 function Swap({ words, shown }) {
-  return html`<span class="swap">${words.map((word) => html`<span class=${word === shown ? "" : "swap-off"} aria-hidden=${word !== shown}>${word}</span>`)}</span>`;
+  return html`<span class="swap">${words.map((word) => html`<span class=${word === shown ? "" : "swap-off"} data-word=${word} aria-hidden=${word !== shown}>${word}</span>`)}</span>`;
 }
 
 export function Acts({ id, room }) {

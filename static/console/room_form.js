@@ -72,7 +72,7 @@ function askDelete(room, closeForm) {
 }
 
 function DeleteWords({ id }) {
-  return html`${rich("delete.body", { n: html`<b class="live-number">${number(roomOf(id).value?.waiting)}</b>` })}`;
+  return html`${rich("delete.body", { n: html`<b>${number(roomOf(id).value?.waiting)}</b>` })}`;
 }
 
 function askDiscard(form, close) {

@@ -19,7 +19,7 @@ from typing import Any
 from sanic import Request, Sanic, response
 
 from app.core.errors import QmError
-from app.domain.budget import Budget
+from app.domain.budget import UNLIMITED, Budget
 from blueprints.admin.console import bp as console_bp
 from tests.console.rooms import new_room, sample_rooms
 
@@ -72,15 +72,18 @@ app.blueprint(console_bp)
 
 
 def take(group: str, key: bytes, limit: int) -> Budget:
-    """Page budget of the stand-in: one more load allowed per unit of ``state.page_limit``."""
-    state.page_limit -= 1
-    return Budget(allowed=state.page_limit >= 0, limit=limit, remaining=max(0, state.page_limit), reset_sec=7)
+    """Page budget of the stand-in: off, or used up."""
+    if not limit:
+        return UNLIMITED
+    return Budget(allowed=False, limit=limit, remaining=0, reset_sec=7, retry_after_sec=7)
 
 
 class Settings:
+    """The one setting that the page reads."""
+
     @property
     def waiting_limit_per_min(self) -> int:
-        return 120 if state.page_limit else 0
+        return state.page_limit
 
 
 app.ctx.qm = SimpleNamespace(settings=Settings(), limiter=SimpleNamespace(take=take))
@@ -285,6 +288,7 @@ app.static("/fonts", ROOT / "static/fonts", name="fonts")
 
 if __name__ == "__main__":
     listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0))
     print(listener.getsockname()[1], flush=True)
     app.run(sock=listener, single_process=True, access_log=False, motd=False)
