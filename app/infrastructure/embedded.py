@@ -49,6 +49,8 @@ class Child:
     command: list[str]
     log: Path
     identity: Identity
+    home: Path
+    """Its data directory, which is also its working directory."""
     process: subprocess.Popen[bytes] | None = None
     next_start: float | None = None
     """When to start it again; None while it runs."""
@@ -58,6 +60,10 @@ class Child:
     def spawn(self) -> None:
         """Start the process in a group of its own, bound to the calling thread's life."""
         self._born, self.next_start = mono(), None
+        if end_leftovers(self.home) is not None:
+            # Nothing runs here any more, so a lock that names a dead process, or one that was dead and not yet
+            # collected by init, must not keep Postgres from starting.
+            (self.home / "postmaster.pid").unlink(missing_ok=True)
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 self.command,
@@ -144,7 +150,8 @@ class PrivateStores:
         base = self.data_dir or self.run_dir / "data"
         try:
             _prepare(base, self.run_dir, binaries.identity)
-            end_leftovers(base)
+            for home in (base / "valkey", base / "postgres"):
+                end_leftovers(home)
             self.children = {
                 "valkey": self._valkey(binaries, base / "valkey"),
                 "postgres": self._postgres(binaries, base / "postgres"),
@@ -202,7 +209,7 @@ class PrivateStores:
             *("--appendonly", "yes" if self.data_dir else "no", "--appendfsync", "everysec"),
             *("--daemonize", "no", "--supervised", "no", "--databases", "1"),
         ]
-        return Child("valkey", command, data / "valkey.log", Identity())
+        return Child("valkey", command, data / "valkey.log", Identity(), data)
 
     def _postgres(self, binaries: Binaries, data: Path) -> Child:
         identity = binaries.identity
@@ -222,7 +229,9 @@ class PrivateStores:
         if self.data_dir is None:  # throw-away data waits for no disk (FLT-007)
             options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         switches = [f"-c{key}={value}" for key, value in options.items()]
-        return Child("postgres", [*identity.wrap, str(binaries.postgres), "-D", str(data), *switches], log, identity)
+        return Child(
+            "postgres", [*identity.wrap, str(binaries.postgres), "-D", str(data), *switches], log, identity, data
+        )
 
     def _await(self, name: str) -> None:
         child = self.children[name]
@@ -232,10 +241,7 @@ class PrivateStores:
         pause = threading.Event()
         while not probe(path):
             if not child.is_running():
-                if "pre-existing shared memory" in child.log_tail() and mono() < end:
-                    child.spawn()  # back ends of a killed postmaster need a moment to notice
-                else:
-                    raise EmbeddedError(f"the private {name} ended at its start: {child.log_tail()}")
+                raise EmbeddedError(f"the private {name} ended at its start: {child.log_tail()}")
             if mono() > end:
                 raise EmbeddedError(f"the private {name} did not answer in {START_DEADLINE_SEC:.0f} s")
             pause.wait(_POLL_SEC)

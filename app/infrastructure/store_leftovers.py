@@ -22,16 +22,26 @@ from app.core.clock import mono
 _POLL_SEC: Final = 0.01
 _OWNER_FILE: Final = "owner"
 _RUN_PREFIX: Final = "qm-run-"
+_STORE_NAMES: Final = ("valkey-server", "postgres")
 
 
-def end_leftovers(base: Path) -> list[int]:
-    """Kill private stores that a killed server left running on ``base``; returns their process ids (FLT-004)."""
-    found = list(_store_processes(base))
+def end_leftovers(home: Path) -> list[int] | None:
+    """Kill stores that run in ``home`` though this process does not know them: those of a server that was killed, or
+    back ends whose postmaster was (FLT-004).
+
+    Returns their process ids when nothing runs there any more; None where that cannot be known (no /proc), or when
+    one of them does not end.
+    """
+    if not Path("/proc/self").exists():
+        return None
+    found = list(_store_processes(home))
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     end, pause = mono() + 5, threading.Event()
-    while found and any(True for _ in _store_processes(base)) and mono() < end:
+    while found and any(True for _ in _store_processes(home)):
+        if mono() > end:
+            return None
         pause.wait(_POLL_SEC)
     return found
 
@@ -43,7 +53,8 @@ def sweep_run_dirs() -> list[Path]:
         with contextlib.suppress(OSError):
             if path.lstat().st_uid != os.geteuid() or _is_alive((path / _OWNER_FILE).read_text()):
                 continue
-            end_leftovers(path / "data")
+            for home in ("valkey", "postgres"):
+                end_leftovers(path / "data" / home)
             shutil.rmtree(path, ignore_errors=True)
             gone.append(path)
     return gone
@@ -75,13 +86,13 @@ def _is_alive(owner: str) -> bool:
     return pid.isdigit() and birth != "" and _birth(int(pid)) == birth
 
 
-def _store_processes(base: Path) -> Iterator[int]:
-    """Stores that run on ``base``: both work with their data directory as current directory."""
-    homes = {str((base / "valkey").resolve()), str((base / "postgres").resolve())}
+def _store_processes(home: Path) -> Iterator[int]:
+    """Stores that run on ``home``: both work with their data directory as current directory.
+
+    A process that is dead and not yet collected has no directory any more and is not found.
+    """
+    wanted = str(home.resolve())
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if os.readlink(entry / "cwd") in homes and (entry / "comm").read_text().strip() in {
-                "valkey-server",
-                "postgres",
-            }:
+            if os.readlink(entry / "cwd") == wanted and (entry / "comm").read_text().strip() in _STORE_NAMES:
                 yield int(entry.name)

@@ -15,8 +15,9 @@ from multiprocessing.connection import wait
 from typing import Any, Final
 
 import structlog
+from sanic.worker.constants import ProcessState
 from sanic.worker.manager import WorkerManager
-from sanic.worker.process import ProcessState, WorkerProcess
+from sanic.worker.process import WorkerProcess
 
 from app.core.clock import mono
 from app.core.runtime import SERVER_NAME, Runtime
@@ -31,6 +32,8 @@ log = structlog.get_logger(__name__)
 _LOOK_SEC: Final = 0.25
 """Longest pause between two looks; a death, a signal and a message end it at once."""
 _HARD_STOP_SEC: Final = 5.0
+_BACKGROUND_WAIT_SEC: Final = 5.0
+"""How long the ``listening`` line waits for background processes; a boot without its stores has to listen too."""
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ class Manager(WorkerManager):
         super().__init__(*args)
         self._plan = plan
         self._is_announced = False
+        self._accepting_since: float | None = None
         plan.wish.install()  # Sanic's constructor has just put its own handlers in place
         for name in BACKGROUND:
             kwargs = {"name": name, "runtime": plan.runtime, "states": plan.table}
@@ -77,13 +81,24 @@ class Manager(WorkerManager):
         plan.wish.drain()
         plan.table.drain()
         self._read_messages()
-        if not self._is_announced and all(plan.table.is_ready(process.name) for process in self._all()):
-            self._is_announced = True
-            plan.announce()
+        self._announce_when_ready()
         for process in self._all():
             self._see_to(process)
         if plan.stores is not None and not plan.stores.watch():
             self._give_up("private_store")
+
+    def _announce_when_ready(self) -> None:
+        """All web workers accept; the background processes too, or a store keeps them waiting (CFG-186)."""
+        if self._is_announced:
+            return
+        late = [process.name for process in self._all() if not self._plan.table.is_ready(process.name)]
+        if any(name.startswith(SERVER_NAME) for name in late):
+            return
+        if self._accepting_since is None:
+            self._accepting_since = mono()
+        if not late or mono() - self._accepting_since > _BACKGROUND_WAIT_SEC:
+            self._is_announced = True
+            self._plan.announce()
 
     def _see_to(self, process: WorkerProcess) -> None:
         """Start a dead process again when it is due."""
@@ -91,7 +106,8 @@ class Manager(WorkerManager):
         if _is_alive(process):
             return
         if lives.due is None:
-            lives.note_death(was_ready=self._plan.table.is_ready(process.name))
+            was_killed = (process.exitcode or 0) < 0
+            lives.note_death(was_ready=self._plan.table.is_ready(process.name), was_killed=was_killed)
             self._plan.table.forget_ready(process.name)
             log.error("process_died", process=process.name, exit_code=process.exitcode)
         if lives.is_hopeless:

@@ -15,6 +15,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import Any, Final
 
 import structlog
@@ -138,8 +139,17 @@ def run_manager(runtime: Runtime, sock: socket.socket, wish: StopWish, stores: P
         motd=False,
         access_log=False,
     )
-    Sanic.serve(primary=app, app_loader=AppLoader(factory=partial(worker_app, runtime)))
+    try:
+        Sanic.serve(primary=app, app_loader=AppLoader(factory=partial(worker_app, runtime)))
+    finally:
+        end_resource_tracker()
     return plan.exit_code
+
+
+def end_resource_tracker() -> None:
+    """End the helper process of ``multiprocessing`` now; by itself it ends a moment after main."""
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._stop()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -7,8 +7,12 @@ from typing import Final
 
 from app.core.clock import mono
 
-FAILED_LIVES: Final = 5
-"""Lives in a row that ended before the process was ready; then the instance ends with an error."""
+HOPELESS: Final = 20
+"""Faults in a row that end the instance with an error. A life that ended before the process was ready counts:"""
+OWN_FAULT: Final = 4
+"""when it ended by itself, since the next one will most likely do the same;"""
+KILLED: Final = 1
+"""when a signal ended it, since whoever sent that may stop."""
 DEATHS_IN_MINUTE: Final = 60
 """A process that gets ready and dies again at once, over and over, is no service either."""
 _LONG_LIFE_SEC: Final = 5.0
@@ -21,7 +25,7 @@ class Lives:
 
     def __init__(self) -> None:
         self._born = mono()
-        self._failed = 0
+        self._faults = 0
         self._deaths: deque[float] = deque(maxlen=DEATHS_IN_MINUTE)
         self.due: float | None = None
         """When the next life begins; None while this one lasts."""
@@ -30,17 +34,17 @@ class Lives:
     def is_hopeless(self) -> bool:
         """True when starting again has been tried often enough."""
         full = len(self._deaths) == DEATHS_IN_MINUTE and self._deaths[-1] - self._deaths[0] < 60
-        return self._failed >= FAILED_LIVES or full
+        return self._faults >= HOPELESS or full
 
-    def note_death(self, *, was_ready: bool) -> None:
+    def note_death(self, *, was_ready: bool, was_killed: bool) -> None:
         """The process was found dead: fix when it is started again."""
         now = mono()
         self._deaths.append(now)
-        self._failed = 0 if was_ready else self._failed + 1
+        self._faults = 0 if was_ready else self._faults + (KILLED if was_killed else OWN_FAULT)
         if was_ready and now - self._born >= _LONG_LIFE_SEC:
             self.due = now
         else:
-            self.due = now + min(_FIRST_PAUSE_SEC * 2**self._failed, _LAST_PAUSE_SEC)
+            self.due = now + min(_FIRST_PAUSE_SEC * 2 ** (self._faults / OWN_FAULT), _LAST_PAUSE_SEC)
 
     def note_birth(self) -> None:
         """It was started again."""

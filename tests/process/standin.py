@@ -7,6 +7,7 @@ finds the same stand-ins.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import sys
 import types
@@ -38,12 +39,12 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
 
 async def run(background: Background) -> None:
     """Be ready, wait for the stop, leave a trace of when it came."""
-    background.ready()
-    if os.environ.get("STANDIN_FAILS") == "1":
+    if os.environ.get("STANDIN_FAILS") == multiprocessing.current_process().name:
         raise RuntimeError("as asked")
+    background.ready()
     await background.stop.wait()
     with open(os.environ["STANDIN_TRACE"], "a") as trace:
-        trace.write(f"{sys.argv[-1]}\n")
+        trace.write(multiprocessing.current_process().name + "\n")
 
 
 for _name, _members in {

@@ -1,0 +1,87 @@
+"""Process ``ticker``: moves every room on, once a second.
+
+Each instance ticks every room: a tick takes the time that has passed since the last one, whoever made it, so two
+tickers promote no faster than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from app.core.clock import mono
+from app.core.errors import StorageUnavailable
+from app.core.ids import RoomId
+from app.infrastructure.engine_errors import RoomFenced, RoomGone
+from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.engine_results import TickAnswer
+from app.infrastructure.keys import rooms_key
+from app.infrastructure.lua_loader import LuaLoader
+from workers.loop import PushedBack
+from workers.runner import Background
+
+log = structlog.get_logger(__name__)
+
+EVERY_SEC: Final = 1.0
+ROOMS_A_TRIP: Final = 100
+MAX_ROUNDS: Final = 200
+"""Most calls of one room in one turn; a room with more work goes on in the next second."""
+
+TickMany = Callable[[Sequence[RoomId]], Awaitable[list[TickAnswer | Exception]]]
+
+
+async def run(background: Background) -> None:
+    """Tick until the process is stopped."""
+    valkey, prefix = background.valkey, background.settings.valkey_prefix
+    jobs = EngineJobs(prefix, LuaLoader(valkey))
+
+    async def rooms() -> list[RoomId]:
+        return [RoomId(name.decode()) for name in await valkey.execute("SMEMBERS", rooms_key(prefix))]
+
+    ticker = Ticker(jobs.tick_many, is_stopping=background.stop.is_set)
+    background.ready()
+    while not background.stop.is_set():
+        began = mono()
+        try:
+            await ticker.turn(await rooms())
+        except StorageUnavailable:
+            log.debug("ticks_left_out", why="valkey cannot be reached")
+        except Exception:
+            log.exception("turn_failed")
+        await background.pause(max(0.0, began + EVERY_SEC - mono()))
+
+
+class Ticker:
+    """One turn over all rooms: failures of one room never keep the others waiting."""
+
+    def __init__(self, tick_many: TickMany, *, is_stopping: Callable[[], bool]) -> None:
+        self._tick_many = tick_many
+        self._is_stopping = is_stopping
+        self._pushed_back = PushedBack()
+
+    async def turn(self, rooms: Sequence[RoomId]) -> None:
+        """Tick each of ``rooms``, those with more work again, until all are done; StorageUnavailable passes."""
+        wanted = self._pushed_back.ready(rooms)
+        for _ in range(MAX_ROUNDS):
+            more: list[RoomId] = []
+            for start in range(0, len(wanted), ROOMS_A_TRIP):
+                if self._is_stopping():
+                    return
+                part = wanted[start : start + ROOMS_A_TRIP]
+                for room, answer in zip(part, await self._tick_many(part), strict=True):
+                    if self._wants_more(room, answer):
+                        more.append(room)
+            if not more:
+                return
+            wanted = more
+
+    def _wants_more(self, room: RoomId, answer: TickAnswer | Exception) -> bool:
+        if isinstance(answer, TickAnswer):
+            self._pushed_back.note_success(room)
+            return answer.again
+        if not isinstance(answer, RoomGone | RoomFenced):  # those two have their own way back
+            pause = self._pushed_back.note_failure(room)
+            log.error("tick_failed", room=room, pushed_back_sec=pause, exc_info=answer)
+        return False
