@@ -123,10 +123,10 @@ def parse_head(block: bytes) -> Head:
     headers: dict[bytes, bytes] = {}
     for line in lines:
         # The form nearly every client sends, "Name: value"; anything else goes the long way.
-        name, _, value = line.partition(b": ")
-        try:
+        name, colon, value = line.partition(b": ")
+        if colon and name in _NAMES:
             headers[_NAMES[name]] = value
-        except KeyError:
+        else:
             name, value = _field(line)
             headers[name] = value
     head = Head(block, method, target, minor, headers)
