@@ -163,7 +163,7 @@ def _rule_stores(reading: Reading) -> None:
         )
     if store == "valkey" and not reading.is_set("VALKEY_URL"):
         refuse('STORE="valkey" needs VALKEY_URL, which is not set. Set it to redis://host:6379/0 or the like.')
-    if (side == "pg" or store == "valkey") and not reading.is_set("DATABASE_URL"):
+    if store == "valkey" and not reading.is_set("DATABASE_URL"):
         refuse(f'SIDESTORE="{side}" needs DATABASE_URL, which is not set. Set it to postgresql://user@host/name.')
     if production or store == "valkey":
         for name in ("SECRET", "ADMIN_KEY"):

@@ -98,6 +98,8 @@ class Manager(WorkerManager):
             self._accepting_since = mono()
         if not late or mono() - self._accepting_since > _BACKGROUND_WAIT_SEC:
             self._is_announced = True
+            if late:
+                log.warning("listening_without", processes=late)
             self._plan.announce()
 
     def _see_to(self, process: WorkerProcess) -> None:
@@ -143,8 +145,10 @@ class Manager(WorkerManager):
         others = [process for process in self._all() if process not in web and process not in last]
         was_alive = {process.name for process in last if _is_alive(process)}
         self._end(web, began + max(0.0, drain - kept), may_hurry=True)
+        log.debug("web_workers_ended", sec=round(mono() - began, 3))
         self._end(others, began + drain - kept / 2)
         self._end(last, began + drain)
+        log.debug("background_ended", sec=round(mono() - began, 3))
         for process in self._all():
             process.set_state(ProcessState.TERMINATED, True)  # Sanic waits for this word before it lets main end
         if any(process.exitcode != 0 for process in last if process.name in was_alive):
