@@ -34,12 +34,14 @@ _CHUNK_LINE_MAX_BYTES: Final = 256
 class EdgeHttp(Http):
     """The requests of one connection."""
 
-    __slots__ = ("head",)
+    __slots__ = ("head", "owes_continue")
 
     protocol: EdgeProtocol
     head: Head | None
     request_body: Any
     """True, ``"chunked"``, or None once all of it was read."""
+    owes_continue: bool
+    """The client waits to be asked for its body. Sanic's own flag stays off: it would ask after the answer as well."""
     request_bytes: Any
     request_bytes_left: Any
 
@@ -49,6 +51,7 @@ class EdgeHttp(Http):
         while self.keep_alive and self.stage is Stage.IDLE:
             self.init_for_request()  # type: ignore[no-untyped-call]
             self.head = None
+            self.owes_continue = False
             try:
                 if not self.recv_buffer:
                     await protocol.park()
@@ -164,7 +167,7 @@ class EdgeHttp(Http):
             raise BodyTooLarge
         if head.expects:
             # Until the body was asked for nobody knows whether it will come: an answer before that ends all.
-            self.expecting_continue = True
+            self.owes_continue = True
             self.keep_alive = False
         if head.chunked:
             self.request_body = "chunked"
@@ -174,8 +177,8 @@ class EdgeHttp(Http):
 
     async def read(self) -> bytes | None:
         """The next part of the body, None at its end. Raises BadRequest or BodyTooLarge."""
-        if self.expecting_continue:
-            self.expecting_continue = False
+        if self.owes_continue:
+            self.owes_continue = False
             self.keep_alive = self.head is not None and self.head.keep_alive and not self.protocol.is_stopping
             await self._send(_CONTINUE)
         if self.request_body == "chunked" and not self.request_bytes_left and not await self._next_chunk():
