@@ -90,10 +90,10 @@ class EngineAdmin:
         """Make a room of generation ``gen`` unless the id is in use. Fact: room_created."""
         values = config_to_json(config)
         args = (gen, FIRST_EPOCH, field_text(actor), salt, field_text(values), *_pairs(values))
+        # Listed first: a room that nobody lists would not be drained; a listed one that does not exist harms nothing.
+        await self._valkey.execute("SADD", rooms_key(self._prefix), config.id)
         reply = await self._call("room_create", config.id, *args)
         _, outcome, generation, cfg_ver, seq, epoch = _ok(reply, config.id)
-        if outcome == 1:
-            await self._valkey.execute("SADD", rooms_key(self._prefix), config.id)
         code = (WriteCode.EXISTS, WriteCode.CREATED, WriteCode.STALE_GEN)[outcome]
         return RoomWrite(code, generation, cfg_ver, mark(epoch, seq))
 

@@ -28,16 +28,17 @@ function qm.header_read(data)
     = unpack_(FORMAT, data)
   return {
     layout = layout, gen = gen, epoch = epoch, deleted = deleted, fenced = fenced, t0 = t0, last_time = last_time,
-    mono = mono, wall = wall, offset = offset, last_ticket = last_ticket, head = head, removed = removed, seq =
-    seq, committed = committed, cfg_ver = cfg_ver, created_at = created_at, updated_at = updated_at, state =
-    state, rate = rate, max_concurrent = max_concurrent, passed_ttl = passed_ttl, session_ttl = session_ttl,
-    session_max = session_max, presence = presence, ip_cap = ip_cap, pre_ip_cap = pre_ip_cap, credit = credit,
-    last_tick = last_tick, active = active, pending = pending, passes_out = passes_out, flush_up_to = flush_up_to,
-    purge_up_to = purge_up_to, opens_at = opens_at, phase = phase, places = places, line_since = line_since,
-    freed_at = freed_at, second = second, now_joins = now_joins, now_passes = now_passes, now_paid = now_paid,
-    now_freed = now_freed, min_joins = min_joins, min_passes = min_passes, min_paid = min_paid, min_freed =
-    min_freed, rescore = rescore, spare_1 = spare_1, spare_2 = spare_2, spare_3 = spare_3, spare_4 = spare_4,
-    spare_5 = spare_5, spare_6 = spare_6, spare_7 = spare_7,
+    mono = mono, wall = wall, offset = offset, last_ticket = last_ticket, head = head, removed = removed,
+    seq = seq, committed = committed, cfg_ver = cfg_ver, created_at = created_at, updated_at = updated_at,
+    state = state, rate = rate, max_concurrent = max_concurrent, passed_ttl = passed_ttl,
+    session_ttl = session_ttl, session_max = session_max, presence = presence, ip_cap = ip_cap,
+    pre_ip_cap = pre_ip_cap, credit = credit, last_tick = last_tick, active = active, pending = pending,
+    passes_out = passes_out, flush_up_to = flush_up_to, purge_up_to = purge_up_to, opens_at = opens_at,
+    phase = phase, places = places, line_since = line_since, freed_at = freed_at, second = second,
+    now_joins = now_joins, now_passes = now_passes, now_paid = now_paid, now_freed = now_freed,
+    min_joins = min_joins, min_passes = min_passes, min_paid = min_paid, min_freed = min_freed, rescore = rescore,
+    spare_1 = spare_1, spare_2 = spare_2, spare_3 = spare_3, spare_4 = spare_4, spare_5 = spare_5,
+    spare_6 = spare_6, spare_7 = spare_7,
   }
 end
 

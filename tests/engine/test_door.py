@@ -1,0 +1,389 @@
+"""Function check and the door: admission, sessions, door keys, waiting for a slot."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.domain.facts import Admitted, Lapsed, SlotGiven, SlotReleased
+from app.domain.layout import Flag
+from app.infrastructure.engine_results import Reason, Verdict, Via, ViewState
+from tests.engine.world import ROOM, Browser, World, digest
+
+
+async def test_it_decides_in_the_documented_order(world: World) -> None:
+    await world.create(rate_per_minute=0)
+    waiting, ejected, left = await world.joined(3)
+    await world.admin.eject(ROOM, ejected.ticket, actor="op")
+    await world.leave(left)
+    none, refused = Browser(), Browser(refused=True)
+    old, thief, beyond = Browser(ticket=1, gen=9), Browser(ticket=1), Browser(ticket=50)
+
+    checks = [await world.check(b) for b in (none, refused, old, thief, beyond, ejected, left, waiting)]
+    await world.update(state=1)
+    paused = await world.check(waiting)
+
+    assert {check.verdict for check in checks} == {Verdict.QUEUE}
+    assert [check.reason for check in checks] == [
+        Reason.NEW, Reason.BAD_TOKEN, Reason.STALE_GENERATION, Reason.BAD_TOKEN, Reason.EXPIRED, Reason.EJECTED,
+        Reason.EXPIRED, Reason.WAITING,
+    ]  # fmt: skip
+    assert paused.reason is Reason.PAUSED
+
+
+async def test_it_passes_uncovered_pages_before_everything_else(world: World) -> None:
+    await world.create(rate_per_minute=0, state=1)
+
+    assert (await world.check(Browser(refused=True), covered=False)).verdict is Verdict.NOT_TARGETED
+
+
+@pytest.mark.req("ENG-145")
+async def test_it_admits_the_owner_of_a_pass_and_takes_its_slot_over(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    (browser,) = await world.joined()
+
+    answer = await world.check(browser, via=Via.VOUCHED)
+
+    (fact,) = await world.facts(Admitted)
+    figures = await world.figures()
+    assert (answer.verdict, answer.ticket) == (Verdict.ADMITTED, 1)
+    assert (fact.ticket, fact.via, fact.door) == (1, 2, digest("door" + browser.doors[0]))
+    assert (figures.active, figures.pending_entry, figures.occupancy) == (1, 0, 1)
+    assert answer.seq == (1 << 32) + figures.seq
+
+
+@pytest.mark.req("ENG-153")
+async def test_it_passes_a_session_by_its_door_key_from_anywhere(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    await world.advance(60)
+    elsewhere = Browser(ticket=1, doors=["other", *browser.doors])
+
+    assert (await world.check(elsewhere)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-154")
+async def test_it_queues_a_second_browser_with_the_same_token_and_network(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+
+    twin = Browser(ticket=1, network=browser.name)
+    wrong_key = Browser(ticket=1, network=browser.name, cookies=browser.cookies, doors=["wrong"])
+
+    assert (await world.check(twin)).reason is Reason.SESSION_ELSEWHERE
+    assert (await world.check(wrong_key)).reason is Reason.SESSION_ELSEWHERE
+
+
+@pytest.mark.req("ENG-155")
+async def test_it_lets_the_cookie_owner_in_without_a_key_for_ten_seconds(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    parallel = Browser(ticket=1, cookies=browser.cookies)
+    by_print = Browser(ticket=1, network=browser.name)
+
+    soon = await world.check(parallel)
+    printed = await world.check(by_print)
+    await world.advance(10.2)
+    late = await world.check(parallel)
+
+    assert (soon.verdict, parallel.doors) == (Verdict.SESSION, [])
+    assert printed.reason is Reason.SESSION_ELSEWHERE
+    assert late.reason is Reason.SESSION_ELSEWHERE
+
+
+async def test_it_makes_a_parallel_request_wait_for_the_same_commit(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    (browser,) = await world.joined()
+    admitted = await world.check(browser)
+
+    parallel = await world.check(Browser(ticket=1, cookies=browser.cookies))
+    await world.commit()
+    later = await world.check(browser)
+
+    assert parallel.seq == admitted.seq > 0
+    assert later.seq == 0
+
+
+@pytest.mark.req("ENG-149")
+async def test_it_passes_a_session_while_paused_and_at_the_cap(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    (browser,) = await world.joined()
+    await world.check(browser)
+
+    await world.update(state=1)
+
+    assert (await world.check(browser)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-150")
+async def test_it_slides_a_session_by_uncovered_pages(world: World) -> None:
+    await world.create(rate_per_minute=60, session_ttl_sec=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+
+    for _ in range(3):
+        await world.tick(45)
+        answer = await world.check(browser, covered=False)
+
+    assert answer.verdict is Verdict.NOT_TARGETED
+    assert (await world.check(browser)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-151")
+async def test_it_does_not_admit_twice_on_one_pass(world: World) -> None:
+    await world.create(rate_per_minute=60, session_ttl_sec=60, passed_ttl_sec=6000)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    await world.tick(70)
+
+    assert (await world.check(browser)).reason is Reason.EXPIRED
+
+
+@pytest.mark.req("ENG-281")
+async def test_it_admits_five_of_ten_passes_and_then_the_oldest_at_the_door(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=5, presence_sec=3600)
+    browsers = await world.joined(10)
+    await world.tick(2)
+    first = browsers[:5]
+    for browser in first:
+        await world.status(browser)
+    await world.tick(122)
+    assert (await world.figures()).pending_entry == 5, "five more were promoted"
+
+    checks = await asyncio.gather(*(world.check(b) for b in browsers))
+    refused = [b for b, c in zip(browsers, checks, strict=True) if c.verdict is Verdict.QUEUE]
+    inside = [b for b, c in zip(browsers, checks, strict=True) if c.verdict is Verdict.ADMITTED]
+    await world.leave(inside[0])
+    newer = await world.check(refused[1])
+    oldest = await world.check(refused[0])
+
+    assert (len(inside), len(refused)) == (5, 5)
+    assert {c.reason for c in checks if c.verdict is Verdict.QUEUE} == {Reason.AT_CAPACITY}
+    assert (newer.reason, oldest.verdict) == (Reason.AT_CAPACITY, Verdict.ADMITTED)
+    assert (await world.figures()).occupancy == 5
+
+
+@pytest.mark.req("ENG-122")
+async def test_it_gives_a_free_slot_to_the_door_before_the_line(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    inside, line = await world.joined(2)
+    await world.tick(1)
+    await world.check(inside)
+    at_door = await world.status(late)
+
+    await world.leave(inside)
+    await world.tick(1)
+
+    (given,) = await world.facts(SlotGiven)
+    assert (at_door.state, at_door.ahead) == (ViewState.AT_CAPACITY, 0)
+    assert given.tickets == (late.ticket,)
+    assert (await world.status(late)).claim_until > 0
+    assert (await world.status(line)).state is ViewState.WAITING
+
+
+async def test_it_drops_absent_holders_from_the_door(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    inside, line = await world.joined(2)
+    await world.tick(1)
+    await world.check(inside)
+    await world.status(late)
+
+    await world.tick(20)
+    await world.status(line)
+    await world.tick(15)
+    await world.leave(inside)
+    await world.tick(1)
+
+    assert (await world.status(line)).state is ViewState.PASSED
+    assert not (await world.ticket(late.ticket)).flags & Flag.AT_DOOR
+    assert await world.facts(SlotGiven) == []
+
+
+@pytest.mark.req("ENG-131")
+async def test_it_keeps_the_pass_of_a_present_holder_at_the_door(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=150)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+
+    for _ in range(10):
+        await world.status(late)
+        await world.tick(20)
+    waiting = await world.status(late)
+    await world.leave(inside)
+    await world.tick(1)
+    given = await world.status(late)
+    await world.tick(125)
+    wasted = await world.status(late)
+
+    assert waiting.state is ViewState.AT_CAPACITY
+    assert waiting.pass_expires_at < waiting.now
+    assert (given.state, given.claim_until > given.now) == (ViewState.PASSED, True)
+    assert (wasted.state, wasted.reason) == (ViewState.GONE, Reason.EXPIRED)
+
+
+async def test_it_lapses_a_pass_at_the_door_once_its_holder_is_absent(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=150)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+    await world.status(late)
+    await world.tick(20)
+    await world.status(late)
+
+    await world.tick(35)
+
+    assert Lapsed(1, (late.ticket,)) in await world.facts(Lapsed)
+    assert (await world.figures()).passes_outstanding == 0
+
+
+async def test_it_ends_the_pass_with_its_time_after_a_slot_of_the_door_was_wasted(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=400, presence_sec=3600)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+    await world.status(late)
+    await world.leave(inside)
+    await world.tick(1)
+    assert (await world.status(late)).claim_until > 0
+
+    await world.tick(121)
+    unused = await world.status(late)
+    (again,) = await world.joined()
+    await world.tick(1)
+    await world.check(again)
+    standing = await world.status(late)
+    await world.tick(200)
+
+    assert (unused.state, unused.claim_until) == (ViewState.PASSED, 0)
+    assert standing.state is ViewState.AT_CAPACITY
+    assert (await world.status(late)).state is ViewState.GONE
+    assert [fact.why for fact in await world.facts(SlotReleased)].count(1) >= 2
+
+
+@pytest.mark.req("ENG-133")
+async def test_it_charges_a_pass_that_was_given_without_credit_at_the_door(world: World) -> None:
+    await world.create(rate_per_minute=60, state=1, queue_max_per_ip=None)
+    ghosts = await world.joined(10)
+    await world.advance(31)
+    (present,) = await world.joined()
+    await world.update(state=0)
+    await world.tick(0)
+    assert (await world.status(present)).state is ViewState.PASSED
+
+    checks = [await world.check(ghost) for ghost in ghosts]
+    await world.advance(0)
+    for ghost in ghosts:
+        await world.status(ghost)
+    await world.tick(3)
+    slots = await world.facts(SlotGiven)
+
+    assert {check.reason for check in checks} == {Reason.AT_CAPACITY}
+    assert [n for fact in slots for n in fact.tickets] == [1, 2, 3]
+
+
+@pytest.mark.req("ENG-060")
+async def test_it_honours_while_paused_what_was_given_before(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=2, passed_ttl_sec=6000, presence_sec=3600)
+    late, inside = await world.joined(2)
+    await world.tick(1)
+    await world.status(late)
+    await world.check(inside)
+    await world.tick(125)
+    holder, third, line = await world.joined(3)
+    await world.tick(1)
+    await world.status(late)
+
+    await world.update(state=1)
+    walked = await world.check(holder)
+    refused = await world.check(late)
+    await world.leave(inside)
+    await world.tick(2)
+    served = await world.check(late)
+    before = (await world.figures()).waiting
+    await world.tick(10)
+
+    assert walked.verdict is Verdict.ADMITTED
+    assert refused.reason is Reason.AT_CAPACITY
+    assert served.verdict is Verdict.ADMITTED
+    assert (await world.figures()).waiting == before
+    assert {(await world.status(b)).state for b in (third, line)} == {ViewState.PAUSED}
+    assert (await world.join(Browser())).code == 1
+
+
+@pytest.mark.req("ENG-135")
+async def test_it_uses_one_slot_for_one_token_however_often_it_comes(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=3)
+    (browser,) = await world.joined()
+
+    checks = await asyncio.gather(*(world.check(browser) for _ in range(20)))
+
+    assert [c.verdict for c in checks].count(Verdict.ADMITTED) == 1
+    assert (await world.figures()).occupancy == 1
+
+
+@pytest.mark.req("ENG-032", "ENG-136")
+async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=3, presence_sec=3600)
+    browsers = await world.joined(6)
+    await world.tick(1)
+    for browser in browsers[:3]:
+        await world.check(browser)
+
+    await world.update(max_concurrent=1)
+    await world.tick(5)
+    lowered = await world.figures()
+    sessions = [await world.check(b) for b in browsers[:3]]
+    await world.leave(browsers[0])
+    await world.tick(1)
+    still = await world.figures()
+    await world.update(max_concurrent=5)
+    await world.tick(1)
+
+    assert (lowered.active, lowered.pending_entry) == (3, 0)
+    assert {c.verdict for c in sessions} == {Verdict.SESSION}
+    assert (still.active, still.pending_entry) == (2, 0)
+    assert (await world.figures()).occupancy == 5
+
+
+@pytest.mark.req("ENG-065")
+async def test_it_keeps_the_line_through_a_bypass(world: World) -> None:
+    await world.create(rate_per_minute=0)
+    first, second = await world.joined(2)
+
+    await world.update(state=2)
+    views = [await world.status(b) for b in (first, second)]
+    await world.update(state=0)
+
+    assert {view.state for view in views} == {ViewState.BYPASS}
+    assert [(await world.status(b)).ahead for b in (first, second)] == [0, 1]
+
+
+async def test_it_does_not_mark_a_holder_as_seen_by_a_check(world: World) -> None:
+    await world.create(rate_per_minute=0)
+    (browser,) = await world.joined()
+    before = (await world.ticket(1)).seen
+
+    await world.advance(5)
+    await world.check(browser)
+
+    assert (await world.ticket(1)).seen == before

@@ -1,0 +1,78 @@
+"""Facts and records as bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.facts import (
+    AdmissionWithdrawn,
+    Admitted,
+    Ejected,
+    FactBody,
+    FactType,
+    Joined,
+    JoinWithdrawn,
+    Lapsed,
+    Left,
+    Promoted,
+    RoomCreated,
+    RoomDeleted,
+    RoomUpdated,
+    Run,
+    SlotGiven,
+    SlotReleased,
+    UnknownFact,
+    decode_body,
+    encode_element,
+    fact_type,
+    split_element,
+)
+from app.domain.layout import DoorRecord, TicketRecord, pack_header, unpack_header
+
+AT = 1_788_253_200_123
+EVERY: list[FactBody] = [
+    RoomCreated({"id": "shop", "name": "é/"}, bytes(range(16)), "op", 3, 1),
+    RoomUpdated({"rate_per_minute": 9, "max_concurrent": None}, "système", "autotune", 2, AT),
+    RoomDeleted("op"),
+    Joined(7, b"i" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16),
+    JoinWithdrawn(7, 2**33),
+    Promoted(1, AT, AT + 1, (Run(1, 5, 3), Run(7, 1, 0))),
+    SlotGiven(AT, (1, 2, 4_000_000_000)),
+    SlotReleased(2, (9,)),
+    Admitted(7, 2, b"d" * 16, AT),
+    AdmissionWithdrawn(7, 12, 3, AT, AT + 1, 0),
+    Lapsed(3, (1, 2)),
+    Left((1,)),
+    Ejected(7, 3, "Zoë"),
+]
+
+
+@pytest.mark.parametrize("fact", EVERY, ids=lambda fact: type(fact).__name__)
+def test_it_reads_back_every_fact(fact: FactBody) -> None:
+    element = split_element(encode_element(AT, fact))
+
+    assert (element.type, element.lv, element.at) == (fact_type(fact), 1, AT)
+    assert element.decode() == fact
+
+
+def test_it_covers_every_type() -> None:
+    assert {fact_type(fact) for fact in EVERY} == set(FactType)
+
+
+def test_it_refuses_what_it_does_not_know() -> None:
+    body = encode_element(AT, RoomDeleted("op"))[10:]
+
+    for kind, lv, data in ((99, 1, body), (3, 2, body), (3, 0, body), (3, 1, b"{"), (6, 1, b"short"), (18, 1, b"abc")):
+        with pytest.raises(UnknownFact):
+            decode_body(kind, lv, data)
+    with pytest.raises(UnknownFact):
+        split_element(b"short")
+
+
+def test_it_reads_back_records() -> None:
+    ticket = TicketRecord(2, 3, 0, 4_000_000_000, AT, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16)
+    door = DoorRecord(AT, 3, 1, 2, 3, 4, 5, 6, b"d" * 16)
+
+    assert TicketRecord.unpack(ticket.pack()) == ticket
+    assert DoorRecord.unpack(door.pack()) == door
+    assert unpack_header(pack_header({"gen": 3, "credit": 0.5}))["credit"] == 0.5

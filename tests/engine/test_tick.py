@@ -1,0 +1,380 @@
+"""Function tick: pace, order, presence, the ends of passes and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.domain.facts import Lapsed, Promoted, PromotedBy, Run, SlotReleased
+from app.domain.layout import pack_header, unpack_header
+from app.infrastructure.engine_results import JoinCode, Reason, TicketState, Verdict, ViewState
+from tests.engine.world import ROOM, Browser, World
+
+MANY = {"queue_max_per_ip": None, "presence_sec": 3600}
+
+
+@pytest.mark.req("ENG-117")
+async def test_it_keeps_the_pace_over_a_minute_and_over_five(world: World) -> None:
+    await world.create(rate_per_minute=120, **MANY)
+    await asyncio.gather(*(world.join(Browser()) for _ in range(700)))
+    start = (await world.figures()).waiting
+
+    await world.tick(60)
+    after_one = start - (await world.figures()).waiting
+    await world.tick(240)
+    after_five = start - (await world.figures()).waiting
+
+    assert 117 <= after_one <= 123
+    assert 597 <= after_five <= 603
+
+
+async def test_it_gives_no_more_credit_when_many_instances_tick(world: World) -> None:
+    await world.create(rate_per_minute=600, **MANY)
+    await asyncio.gather(*(world.join(Browser()) for _ in range(100)))
+    waiting = (await world.figures()).waiting
+
+    for _ in range(5):
+        await world.advance(1)
+        await asyncio.gather(*(world.jobs.tick(ROOM) for _ in range(6)))
+
+    assert 49 <= waiting - (await world.figures()).waiting <= 51
+
+
+@pytest.mark.req("ENG-115")
+async def test_it_keeps_at_most_one_credit_of_an_idle_time(world: World) -> None:
+    await world.create(rate_per_minute=6000, **MANY)
+    await world.tick(600)
+
+    await asyncio.gather(*(world.join(Browser()) for _ in range(50)))
+    answer = await world.jobs.tick(ROOM)
+
+    figures = await world.figures()
+    assert answer.promoted <= 10, "only what the moments between the calls earned"
+    assert figures.waiting >= 39
+
+
+async def test_it_counts_at_most_five_seconds_of_an_outage(world: World) -> None:
+    await world.create(rate_per_minute=60, **MANY)
+    await asyncio.gather(*(world.join(Browser()) for _ in range(50)))
+
+    await world.advance(600)
+    answer = await world.jobs.tick(ROOM)
+
+    assert 4 <= answer.promoted <= 6
+
+
+@pytest.mark.req("ENG-119")
+async def test_it_earns_nothing_while_paused_bypassed_or_at_rate_zero(world: World) -> None:
+    await world.create(rate_per_minute=600, **MANY)
+    await asyncio.gather(*(world.join(Browser()) for _ in range(30)))
+
+    credits = []
+    for change in ({"state": 1}, {"state": 2}, {"state": 0, "rate_per_minute": 0}):
+        await world.update(**change)
+        before = (await world.header())["credit"]
+        await world.tick(10)
+        credits.append((await world.header())["credit"] - before)
+
+    assert credits == [0, 0, 0]
+    assert (await world.figures()).waiting == 29
+
+
+async def test_it_goes_on_with_one_credit_at_most_after_a_pause(world: World) -> None:
+    await world.create(rate_per_minute=60, state=1, **MANY)
+    await world.joined(10)
+    await world.tick(100)
+
+    await world.update(state=0)
+    answer = await world.jobs.tick(ROOM)
+
+    assert answer.promoted == 1
+
+
+@pytest.mark.req("ENG-070")
+async def test_it_promotes_in_order_of_numbers(world: World) -> None:
+    await world.create(rate_per_minute=300, **MANY)
+    browsers = await world.joined(12)
+    await world.leave(browsers[3])
+
+    await world.tick(2)
+
+    states = [(await world.ticket(n)).state for n in range(1, 13)]
+    assert states[3] == TicketState.EXPIRED
+    del states[3]
+    assert states == sorted(states, reverse=True)
+    assert states.count(TicketState.PASSED) >= 10
+
+
+async def test_it_records_passes_as_runs(world: World) -> None:
+    await world.create(rate_per_minute=0, **MANY)
+    browsers = await world.joined(5)
+    await world.leave(browsers[2])
+    await world.update(rate_per_minute=6000)
+
+    await world.tick(1)
+
+    (fact,) = await world.facts(Promoted)
+    (element,) = [e for e in await world.elements() if e.type == 10]
+    assert (fact.by, fact.runs) == (PromotedBy.TICK, (Run(1, 2, 3), Run(4, 2, 3)))
+    assert fact.pass_end - element.at == pytest.approx(600_000, abs=100)
+    assert fact.claim_end - element.at == pytest.approx(120_000, abs=100)
+
+
+async def test_it_never_exceeds_the_cap(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=5, **MANY)
+    browsers = await world.joined(20)
+
+    await world.tick(5)
+    full = await world.figures()
+    await world.check(browsers[0])
+    admitted = await world.figures()
+    await world.leave(browsers[0])
+    await world.tick(1)
+
+    assert (full.pending_entry, full.active, full.waiting) == (5, 0, 15)
+    assert (admitted.pending_entry, admitted.active) == (4, 1)
+    assert (await world.figures()).occupancy == 5
+    assert (await world.figures()).waiting == 14
+
+
+@pytest.mark.req("ENG-123")
+async def test_it_passes_over_absent_heads_without_slot_or_credit(world: World) -> None:
+    await world.create(rate_per_minute=60, state=1, max_concurrent=2, queue_max_per_ip=None)
+    ghosts = await world.joined(50, address="ghosts")
+    await world.advance(31)
+    present = await world.joined(3)
+    paused = await world.jobs.tick(ROOM)
+
+    await world.update(state=0)
+    answer = await world.jobs.tick(ROOM)
+    figures = await world.figures()
+
+    assert (paused.promoted, paused.skipped) == (0, 0)
+    assert (answer.promoted, answer.skipped) == (1, 50)
+    assert (figures.passes_outstanding, figures.occupancy, figures.waiting) == (50, 1, 2)
+    assert (await world.status(present[0])).state is ViewState.PASSED
+    (fact,) = await world.facts(Promoted)
+    assert fact.runs == (Run(1, 50, 0), Run(51, 1, 3))
+    assert ghosts[0].ticket == 1
+
+
+async def test_it_leaves_absent_heads_in_line_when_nobody_could_be_promoted(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    first, *_ = await world.joined(3)
+    await world.check(first)
+
+    await world.advance(31)
+    full = await world.jobs.tick(ROOM)
+
+    assert full.skipped == 0
+
+
+@pytest.mark.req("ENG-124")
+async def test_it_passes_over_ten_thousand_absent_heads_in_one_turn(world: World) -> None:
+    await world.create(rate_per_minute=600, state=1, queue_max_per_ip=None)
+    for _ in range(20):
+        await asyncio.gather(*(world.join(Browser()) for _ in range(500)))
+    await world.advance(31)
+    (present,) = await world.joined()
+    await world.update(state=0)
+
+    answer = await world.tick(1)
+
+    assert answer.skipped == 10_000
+    assert (await world.status(present)).state is ViewState.PASSED
+
+
+@pytest.mark.req("ENG-140", "ENG-141")
+async def test_it_takes_the_slot_of_an_untold_absent_pass_only(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=2)
+    told, untold = await world.joined(2)
+    await world.tick(1)
+    await world.status(told)
+
+    await world.tick(32)
+
+    assert (await world.status(told)).claim_until > 0
+    (fact,) = await world.facts(SlotReleased)
+    assert fact == SlotReleased(2, (untold.ticket,))
+    assert (await world.figures()).passes_outstanding == 1
+
+
+@pytest.mark.req("ENG-127")
+async def test_it_ends_the_slot_with_the_claim_window_and_keeps_the_pass(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    (browser,) = await world.joined()
+    await world.status(browser)
+
+    await world.tick(119)
+    held = await world.figures()
+    await world.tick(2)
+    released = await world.figures()
+    view = await world.status(browser)
+
+    assert (held.pending_entry, held.passes_outstanding) == (1, 0)
+    assert (released.pending_entry, released.passes_outstanding) == (0, 1)
+    assert (view.state, view.claim_until) == (ViewState.PASSED, 0)
+    assert await world.facts(SlotReleased) == [SlotReleased(1, (1,))]
+
+
+async def test_it_has_a_claim_window_no_longer_than_the_pass(world: World) -> None:
+    await world.create(rate_per_minute=60, passed_ttl_sec=20)
+    answer = await world.join(Browser())
+
+    assert answer.view is not None
+    assert answer.view.claim_until == answer.view.pass_expires_at
+
+
+@pytest.mark.req("ENG-130")
+async def test_it_lapses_an_unused_pass_at_its_end(world: World) -> None:
+    await world.create(rate_per_minute=60, passed_ttl_sec=60, max_concurrent=1)
+    (browser,) = await world.joined()
+    await world.status(browser)
+
+    await world.tick(61)
+
+    assert (await world.status(browser)).reason is Reason.EXPIRED
+    assert (await world.check(browser)).reason is Reason.EXPIRED
+    assert (await world.join(browser)).reason is Reason.EXPIRED
+    assert Lapsed(1, (1,)) in await world.facts(Lapsed)
+
+
+async def test_it_does_not_cut_a_session_because_the_pass_is_over(world: World) -> None:
+    await world.create(rate_per_minute=60, passed_ttl_sec=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+
+    await world.tick(70)
+
+    assert (await world.check(browser)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-148")
+async def test_it_ends_a_session_when_idle_or_at_its_longest(world: World) -> None:
+    await world.create(rate_per_minute=6000, session_ttl_sec=60, session_max_sec=200)
+    idle, busy = await world.joined(2)
+    await world.tick(1)
+    await world.check(idle)
+    await world.check(busy)
+
+    for _ in range(4):
+        await world.tick(45)
+        await world.check(busy)
+    running = await world.check(busy)
+    await world.tick(30)
+
+    assert running.verdict is Verdict.SESSION
+    assert (await world.check(idle)).reason is Reason.EXPIRED
+    assert (await world.check(busy)).reason is Reason.EXPIRED
+    assert await world.facts(Lapsed) == [Lapsed(2, (1,)), Lapsed(3, (2,))]
+    assert (await world.figures()).active == 0
+
+
+@pytest.mark.req("ENG-034")
+async def test_it_ends_running_sessions_by_a_shorter_time_at_once(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    await world.tick(70)
+
+    await world.update(session_ttl_sec=60)
+    await world.tick()
+    await world.tick()
+
+    assert (await world.figures()).active == 0
+    assert (await world.check(browser)).reason is Reason.EXPIRED
+
+
+async def test_it_lengthens_running_sessions_at_once(world: World) -> None:
+    await world.create(rate_per_minute=60, session_ttl_sec=60)
+    (browser,) = await world.joined()
+    await world.check(browser)
+
+    await world.update(session_ttl_sec=600)
+    await world.tick(100)
+
+    assert (await world.check(browser)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-033")
+async def test_it_applies_a_new_pass_time_to_later_passes_only(world: World) -> None:
+    await world.create(rate_per_minute=60)
+    first, second = await world.joined(2)
+
+    await world.update(passed_ttl_sec=60)
+    await world.tick(1)
+    views = [await world.status(b) for b in (first, second)]
+
+    spans = [view.pass_expires_at - view.passed_at for view in views]
+    assert spans == pytest.approx([600_000, 60_000], abs=200)
+
+
+@pytest.mark.req("ENG-012")
+async def test_it_keeps_the_pace_when_the_wall_clock_steps(world: World) -> None:
+    await world.create(rate_per_minute=60, **MANY)
+    await asyncio.gather(*(world.join(Browser()) for _ in range(50)))
+
+    promoted = []
+    for step in (3_600_000, -3_600_000):
+        header = unpack_header(await world.valkey.execute("GET", world.keys.header))
+        header["offset"] += step
+        await world.valkey.execute("SET", world.keys.header, pack_header(header))
+        promoted.append((await world.tick(20)).promoted)
+
+    assert all(19 <= count <= 26 for count in promoted)
+
+
+@pytest.mark.req("ENG-013")
+async def test_it_never_records_an_earlier_time_than_before(world: World) -> None:
+    await world.create(rate_per_minute=0)
+    await world.joined()
+    header = unpack_header(await world.valkey.execute("GET", world.keys.header))
+    header["offset"] -= 3_600_000
+    await world.valkey.execute("SET", world.keys.header, pack_header(header))
+    second = await world.join(Browser())
+
+    times = [element.at for element in await world.elements()]
+
+    assert second.code is JoinCode.CREATED
+    assert times == sorted(times)
+
+
+@pytest.mark.req("ENG-280")
+async def test_it_lets_a_real_visitor_in_behind_two_hundred_ghosts(world: World) -> None:
+    await world.create(rate_per_minute=600, max_concurrent=5, queue_max_per_ip=None, presence_sec=30)
+    for _ in range(10):
+        await asyncio.gather(*(world.join(Browser(address="ghost")) for _ in range(20)))
+    (real,) = await world.joined()
+    place = (await world.status(real)).ahead + 1
+
+    waited = 0
+    while (await world.status(real)).state is not ViewState.PASSED:
+        await world.tick(5)
+        waited += 5
+        assert (await world.figures()).occupancy <= 5
+    admitted = await world.check(real)
+    figures = await world.figures()
+
+    assert 196 <= place <= 201
+    assert waited <= 40
+    assert admitted.verdict is Verdict.ADMITTED
+    assert (figures.active, figures.occupancy <= 5) == (1, True)
+    assert figures.passes_outstanding + figures.pending_entry == 200
+    await world.tick(640)
+    assert (await world.figures()).passes_outstanding == 0
+
+
+async def test_it_counts_joins_and_passes_of_the_last_minute(world: World) -> None:
+    await world.create(rate_per_minute=60, **MANY)
+    await world.joined(10)
+    await world.tick(5)
+    early = await world.figures()
+    await world.tick(56)
+    late = await world.figures()
+
+    assert (early.joins_per_min, early.passed_last_minute) == (10, 6)
+    assert late.joins_per_min == 0
+    assert late.passed_last_minute in (8, 9), "the pass of the first moment is out of the window, maybe the next too"
+    assert early.oldest_wait_sec == 5
+    assert late.oldest_wait_sec is None
