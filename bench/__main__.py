@@ -74,7 +74,7 @@ async def measure(lab: Lab, cell: Cell, port: int, streams: Streams, seconds: fl
 
 async def run(lab: Lab, args: argparse.Namespace) -> dict[str, Any]:
     """Fill both rooms, go the rounds, and gather what was seen."""
-    port, rooms = lab.server.port, {}
+    port, rooms = lab.port, {}
     for room in (SMALL, BIG):
         rooms[room] = await line.fill(lab, room, inside=INSIDE, waiting=WAITING)
     rebuild_sec, bytes_each = await line.lengthen(lab, BIG, args.waiting - WAITING)

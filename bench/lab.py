@@ -38,6 +38,11 @@ class Lab:
     bare: psutil.Process
     roles: dict[str, list[psutil.Process]] = field(default_factory=dict)
 
+    @property
+    def port(self) -> int:
+        """Port of the server under test."""
+        return int(self.server.url.rpartition(":")[2])
+
     def cpu(self) -> dict[str, float]:
         """CPU seconds spent so far, by role; short-lived Postgres back ends are counted while they live."""
         used = {"bare": _cpu(self.bare)}

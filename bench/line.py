@@ -11,14 +11,14 @@ import secrets
 import time
 from typing import Any
 
+import aiohttp
 import asyncpg
 import httpx
 
 from app.domain.facts import FactType, Joined, encode_body
 from bench.lab import Lab, until
 from bench.shapes import AGENT, PAGE, Holder, address
-
-UA = {"User-Agent": AGENT}
+from loadtests.browser import Browser, shared_client
 
 
 class Operator:
@@ -44,45 +44,40 @@ class Operator:
         return body.get("room", body)
 
 
-async def _join(client: httpx.AsyncClient, room: str, n: int) -> tuple[Holder, dict[str, Any]]:
-    where = address(n)
-    answer = await client.post("/api/join", json={"roomId": room}, headers={**UA, "X-Forwarded-For": where})
-    answer.raise_for_status()
-    client.cookies.clear()
-    session = next(
-        line.split(";")[0].partition("=")[2]
-        for line in answer.headers.get_list("set-cookie")
-        if line.startswith(f"qms_{room}=")
-    )
-    return Holder(where, answer.json()["token"], session), answer.json()
+async def _join(client: aiohttp.ClientSession, room: str, n: int) -> Holder:
+    browser = Browser(client, room, agent=AGENT)
+    browser.headers["X-Forwarded-For"] = where = address(n)
+    state = await browser.join()
+    if state["status"] != 200:
+        raise RuntimeError(f"a join was refused: {state}")
+    return Holder(where, state["token"], browser.cookies[f"qms_{room}"])
 
 
-async def _enter(client: httpx.AsyncClient, room: str, holder: Holder) -> Holder:
+async def _enter(client: aiohttp.ClientSession, room: str, holder: Holder) -> Holder:
     """Wait for the pass and take it to the door."""
-    headers = {**UA, "X-Forwarded-For": holder.address}
-    body = {"token": holder.token, "url": PAGE}
+    browser = Browser(client, room, agent=AGENT)
+    browser.headers["X-Forwarded-For"] = holder.address
 
-    async def admitted() -> bool:
-        nonlocal body
-        answer = await client.post(f"/api/check?room={room}", json=body, headers=headers)
-        client.cookies.clear()
-        if answer.json().get("reason") == "admitted":
-            body = {**body, "doorKey": answer.json()["doorKey"]}
-        return "doorKey" in body
+    async def ask() -> bool:
+        body = {"token": holder.token, "url": PAGE}
+        answer = (await browser.send("POST", f"/api/check?room={room}", json=body)).json()
+        browser.door_key = answer.get("doorKey", browser.door_key)
+        return browser.door_key is not None
 
-    await until(admitted, seconds=60, what="an admission")
-    return Holder(holder.address, holder.token, holder.session, body["doorKey"])
+    await until(ask, seconds=60, what="an admission")
+    assert browser.door_key is not None
+    return Holder(holder.address, holder.token, holder.session, browser.door_key)
 
 
 async def fill(lab: Lab, room: str, *, inside: int, waiting: int) -> tuple[list[Holder], list[Holder]]:
     """``inside`` sessions, then ``waiting`` tickets with nobody let in any more."""
     operator = Operator(lab)
     await operator.save(room, ratePerMinute=100_000, sessionTtlSec=7200)
-    async with httpx.AsyncClient(base_url=lab.server.url, trust_env=False, timeout=30) as client:
-        joined = [(await _join(client, room, n))[0] for n in range(inside)]
+    async with shared_client(lab.server.url) as client:
+        joined = [await _join(client, room, n) for n in range(inside)]
         entered = [await _enter(client, room, holder) for holder in joined]
         await operator.save(room, ratePerMinute=0)
-        line = [(await _join(client, room, inside + n))[0] for n in range(waiting)]
+        line = [await _join(client, room, inside + n) for n in range(waiting)]
     return entered, line
 
 
@@ -141,8 +136,8 @@ async def bytes_of_real_joins(lab: Lab, room: str, count: int) -> float:
 
     await Operator(lab).save(room, ratePerMinute=0)
     used = await _valkey_bytes(lab)
-    streams = [itertools.islice(stream, count // 50) for stream in shapes.joins(lab.server.port, room, 50)]
-    result = await drive("127.0.0.1", lab.server.port, streams, 300)
+    streams = [itertools.islice(stream, count // 50) for stream in shapes.joins(lab.port, room, 50)]
+    result = await drive("127.0.0.1", lab.port, streams, 300)
     if set(result.statuses) != {200}:
         raise RuntimeError(f"joins failed: {dict(result.statuses)}")
     return (await _valkey_bytes(lab) - used) / (count // 50 * 50)

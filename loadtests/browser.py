@@ -6,11 +6,17 @@ is the browser's own.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import aiohttp
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"
+RETRY_SEC = 0.25
 HEADERS = {
     "User-Agent": AGENT,
     "Accept": "application/json",
@@ -19,11 +25,25 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, read to its end."""
+
+    status_code: int
+    headers: Any
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The JSON object of the body."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
 class Browser:
     """One visitor with a cookie jar of his own, in one room."""
 
-    def __init__(self, client: httpx.AsyncClient, room: str, *, agent: str = AGENT) -> None:
-        """``client`` has the server's base URL; its own cookie jar is never used."""
+    def __init__(self, client: aiohttp.ClientSession, room: str, *, agent: str = AGENT) -> None:
+        """``client`` has the server's base URL and keeps no cookie."""
         self.client, self.room = client, room
         self.cookies: dict[str, str] = {}
         self.headers = {**HEADERS, "User-Agent": agent}
@@ -31,20 +51,19 @@ class Browser:
         self.ticket: int | None = None
         self.door_key: str | None = None
 
-    async def send(self, method: str, path: str, **kw: Any) -> httpx.Response:
+    async def send(self, method: str, path: str, **kw: Any) -> Answer:
         """Send one request with this browser's cookies and keep what the answer sets."""
         headers = {**self.headers, **kw.pop("headers", {})}
         if self.cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        answer = await self.client.request(method, path, headers=headers, **kw)
-        for line in answer.headers.get_list("set-cookie"):
+        async with self.client.request(method, path, headers=headers, **kw) as response:
+            answer = Answer(response.status, response.headers, await response.read())
+        for line in answer.headers.getall("Set-Cookie", []):
             name, _, rest = line.partition("=")
-            value = rest.split(";", 1)[0]
             if "max-age=0" in line.lower():
                 self.cookies.pop(name, None)
             else:
-                self.cookies[name] = value
-        self.client.cookies.clear()
+                self.cookies[name] = rest.split(";", 1)[0]
         return answer
 
     async def join(self, **body: Any) -> dict[str, Any]:
@@ -74,7 +93,27 @@ class Browser:
         return answer.json() | {"status": answer.status_code}
 
 
-def shared_client(base_url: str, connections: int = 100) -> httpx.AsyncClient:
-    """The one client that many browsers share."""
-    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-    return httpx.AsyncClient(base_url=base_url, limits=limits, timeout=30.0, trust_env=False)
+async def patiently(ask: Callable[[], Awaitable[dict[str, Any]]], *, seconds: float = 60.0) -> dict[str, Any]:
+    """Ask again while a store is away or the connection breaks, as the page does; the last answer after ``seconds``.
+
+    ``ask`` is a call of a Browser, for example ``browser.status``.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            state = await ask()
+        except (aiohttp.ClientError, TimeoutError):
+            state = {"status": 0, "code": "no_answer"}
+        if state["status"] not in (0, 503) or time.monotonic() > end:
+            return state
+        await asyncio.sleep(RETRY_SEC)
+
+
+def shared_client(base_url: str, connections: int = 100) -> aiohttp.ClientSession:
+    """The one client that many browsers share; it keeps no cookie, or one browser would send another's."""
+    return aiohttp.ClientSession(
+        base_url,
+        connector=aiohttp.TCPConnector(limit=connections),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=60),
+    )

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 
+import aiohttp
 import httpx
 
 from loadtests.browser import Browser, shared_client
@@ -47,7 +48,7 @@ def create_room(server: Server, shop: str) -> None:
     answer.raise_for_status()
 
 
-async def visit(client: httpx.AsyncClient, shop: str) -> None:
+async def visit(client: aiohttp.ClientSession, shop: str) -> None:
     """One simulated visitor: waits his turn, shops for a while, leaves."""
     browser = Browser(client, ROOM)
     state = await browser.join()
@@ -67,7 +68,7 @@ async def crowd(url: str, shop: str) -> None:
         visitors: set[asyncio.Task[None]] = set()
 
         async def one() -> None:
-            with contextlib.suppress(httpx.HTTPError, ValueError):
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError):
                 await visit(client, shop)
 
         def arrive() -> None:
@@ -89,7 +90,7 @@ def main() -> int:
     shop = f"http://localhost:{shop_port}"
     key = secrets.token_urlsafe(18)
     env = {"STORE": "memory", "PORT": str(queue_port), "ADMIN_KEY": key}
-    with contextlib.suppress(KeyboardInterrupt), Server(env=env, limits=True) as server:
+    with contextlib.suppress(KeyboardInterrupt), Server(env=env) as server:
         create_room(server, shop)
         command = [sys.executable, "-m", "loadtests.shop", str(shop_port), server.url, ROOM]
         shop_process = subprocess.Popen(command, process_group=0)

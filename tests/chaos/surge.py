@@ -8,9 +8,8 @@ from typing import Any
 
 import httpx
 
-from loadtests.browser import Browser, shared_client
+from loadtests.browser import Browser, patiently, shared_client
 
-RETRY_SEC = 0.2
 GIVE_UP_SEC = 60.0
 
 
@@ -20,7 +19,6 @@ class Surge:
 
     acknowledged: list[Browser] = field(default_factory=list)
     statuses: set[int] = field(default_factory=set)
-    lost_connections: int = 0
 
     @property
     def tickets(self) -> list[int]:
@@ -29,18 +27,14 @@ class Surge:
 
 
 async def _join_until_acknowledged(browser: Browser, surge: Surge) -> None:
-    for _ in range(int(GIVE_UP_SEC / RETRY_SEC)):
-        try:
-            state = await browser.join()
-        except httpx.TransportError:
-            surge.lost_connections += 1
-        else:
-            surge.statuses.add(state["status"])
-            if state["status"] == 200:
-                surge.acknowledged.append(browser)
-                return
-        await asyncio.sleep(RETRY_SEC)
-    raise AssertionError("a visitor was never answered")
+    async def join() -> dict[str, Any]:
+        state = await browser.join()
+        surge.statuses.add(state["status"])
+        return state
+
+    state = await patiently(join, seconds=GIVE_UP_SEC)
+    assert state["status"] == 200, f"a visitor was never answered: {state}"
+    surge.acknowledged.append(browser)
 
 
 async def join_many(url: str, room: str, count: int, *, at_once: int) -> Surge:
@@ -66,14 +60,10 @@ async def positions(url: str, surge: Surge, *, at_once: int = 50) -> dict[int, d
         async def one(browser: Browser) -> None:
             browser.client = client
             async with gate:
-                for _ in range(int(GIVE_UP_SEC / RETRY_SEC)):
-                    state = await browser.status()
-                    if state["status"] == 200:
-                        assert browser.ticket is not None
-                        found[browser.ticket] = state
-                        return
-                    await asyncio.sleep(RETRY_SEC)
-            raise AssertionError(f"ticket {browser.ticket} was never answered")
+                state = await patiently(browser.status, seconds=GIVE_UP_SEC)
+            assert state["status"] == 200, f"ticket {browser.ticket} was never answered: {state}"
+            assert browser.ticket is not None
+            found[browser.ticket] = state
 
         await asyncio.gather(*(one(browser) for browser in surge.acknowledged))
     return found

@@ -1,7 +1,7 @@
 """kill -9 at random moments of a surge: no acknowledged join is lost, none appears twice, the order stays.
 
-`STORE=embedded` with two web workers. Whoever got no answer tries again, as the page does; what he may leave behind is a
-place that nobody was told of, never a place of somebody else. The seed of each run is printed and can be set by
+`STORE=embedded` with two web workers. Whoever got no answer tries again, as the page does; what he may leave behind is
+a place that nobody was told of, never a place of somebody else. The seed of each run is printed and can be set by
 `QM_CHAOS_SEED`.
 """
 

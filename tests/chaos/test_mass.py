@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadtests.browser import Browser, shared_client
+from loadtests.browser import Browser, patiently, shared_client
 from tests.chaos.surge import create_room, join_many, positions, read_room
 from tests.harness import Server
 
@@ -52,22 +52,24 @@ async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
         async def visit() -> None:
             nonlocal most_inside, served
             browser = Browser(client, "full")
-            state = await browser.join()
+            state = await patiently(browser.join)
+            assert state["status"] == 200, state
             while state["state"] in ("waiting", "at_capacity"):
                 await asyncio.sleep(0.5)
-                state = await browser.status()
+                state = await patiently(browser.status)
+                assert state["status"] == 200, state
             assert state["state"] == "passed", state
-            await browser.status()
-            while (answer := await browser.check(PAGE))["action"] != "pass":
+            await patiently(browser.status)
+            while (answer := await patiently(lambda: browser.check(PAGE))).get("action") != "pass":
                 await asyncio.sleep(0.2)
-                await browser.status()
+                await patiently(browser.status)
             assert browser.ticket is not None
             inside.add(browser.ticket)
             most_inside = max(most_inside, len(inside))
             assert answer["reason"] == "admitted"
             await asyncio.sleep(0.1)
             inside.discard(browser.ticket)
-            await browser.leave()
+            await patiently(browser.leave)
             served += 1
 
         occupancy: list[int] = []

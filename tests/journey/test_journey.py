@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser as Chromium
@@ -59,7 +60,8 @@ def stage() -> Iterator[Stage]:
     env = {"STORE": "memory", "PUBLIC_URL": QUEUE}
     with Server(env=env, workers=2) as server, sync_playwright() as playwright:
         shop = subprocess.Popen([sys.executable, "-m", "loadtests.shop", str(shop_port), QUEUE, ROOM])
-        rules = f"MAP www.littleshop.test:80 127.0.0.1:{shop_port},MAP line.waitingroom.test:80 127.0.0.1:{server.port}"
+        names = {"www.littleshop.test": f"127.0.0.1:{shop_port}", "line.waitingroom.test": urlsplit(server.url).netloc}
+        rules = ",".join(f"MAP {name}:80 {address}" for name, address in names.items())
         chromium = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=[*FLAGS, f"--host-resolver-rules={rules}"]
         )
