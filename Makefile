@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := check
-.PHONY: check help run test test-slow lint format docs reqs bench bench-quick load demo clean
+.PHONY: check help run test test-slow lint format docs lock reqs bench bench-quick load demo clean
+
+LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 check: lint test ## lint and test (the default)
 
@@ -60,6 +62,10 @@ bench-quick: $(VENV)/dev.stamp ## the same with short rounds and 20,000 waiting
 
 load: $(VENV)/dev.stamp ## Locust surge against a server of its own, with a verdict
 	@exec $(BIN)/python -m loadtests.surge
+
+lock: $(VENV)/dev.stamp ## pin what pyproject.toml asks for
+	$(BIN)/pip-compile -q --strip-extras $(LOCK_FLAGS) -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile -q --strip-extras $(LOCK_FLAGS) --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## remove what was built (not ./data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis tests/output
