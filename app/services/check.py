@@ -6,7 +6,7 @@ parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.clock import wall_ms
@@ -99,9 +99,9 @@ class CheckService:
         answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
         if answer.verdict is Verdict.QUEUE:
             return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state.word, check), [])
+        await self._commit(room, answer)
         cookies: list[bytes] = []
         if answer.verdict is Verdict.ADMITTED:
-            await self._commit(room, answer)
             cookies.append(room.cookies.door(door, check.visitor.client.scheme))
         token = ""
         if answer.ticket and self._issuer.is_due(identity, now_ms):
@@ -118,12 +118,19 @@ class CheckService:
         return room.rules.is_empty or room.rules.judge(page).covered
 
     async def _commit(self, room: VisitorRoom, answer: CheckAnswer) -> None:
-        """Return once the admission is in the journal; else withdraw it and raise StorageUnavailable (ENG-146)."""
+        """Return once the admission that the answer rests on is in the journal (ENG-146).
+
+        Raises StorageUnavailable otherwise; an admission of this very check is then withdrawn. A page that needs no
+        admission waits for none.
+        """
         room_id, generation, mark = room.room.id, answer.generation, answer.seq
-        await committed_or_undone(
-            self._commits.wait(room_id, generation, mark),
-            lambda: self._engine_admin.undo_admission(room_id, generation, mark, answer.ticket),
-        )
+        if answer.verdict is Verdict.ADMITTED:
+            await committed_or_undone(
+                self._commits.wait(room_id, generation, mark),
+                lambda: self._engine_admin.undo_admission(room_id, generation, mark, answer.ticket),
+            )
+        elif answer.verdict is Verdict.SESSION and not await self._commits.wait(room_id, generation, mark):
+            raise StorageUnavailable
 
     async def _refuse_admission(self, room: VisitorRoom, identity: Identity) -> None:
         """While commits fail, refuse what would be an admission before it is made; sessions go on (VIS-210)."""
@@ -139,13 +146,21 @@ class CheckService:
         view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
         if not (room.rules.is_empty or room.rules.judge(page).covered):
             return VisitorAnswer(_pass_json(room, Verdict.NOT_TARGETED, "", "", 0), [])
-        if view.state is ViewState.ACTIVE and identity.proof.doors:
+        if view.state is ViewState.ACTIVE and await self._holds_key(room, identity):
             return VisitorAnswer(_pass_json(room, Verdict.SESSION, "", "", view.session_expires_at), [])
         verdict = _PASS_BY_STATE.get(view.state)
         if verdict is not None:
             expires = view.now + room.room.config.session_ttl_sec * 1000
             return VisitorAnswer(_pass_json(room, verdict, _SAMPLE_KEY, "", expires), [])
         return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state.word, check), [])
+
+    async def _holds_key(self, room: VisitorRoom, identity: Identity) -> bool:
+        """Tell whether the door key alone opens the running session."""
+        if not identity.proof.doors:
+            return False
+        proof = replace(identity.proof, cookies=b"")
+        view = await self._engine.status(room.room, proof, told=False, seen=False)
+        return view.state is ViewState.ACTIVE
 
 
 def _reason_of(view: VisitorView) -> Reason:

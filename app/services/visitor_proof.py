@@ -10,14 +10,14 @@ import asyncio
 import secrets
 from binascii import b2a_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.domain.client_address import Client
 from app.domain.fingerprint import clean_agent
 from app.domain.tokens import Cause, Claims, VisitorTokens
 from app.infrastructure.engine import Engine
-from app.infrastructure.engine_results import Presented, Proof, Reason, VisitorView
+from app.infrastructure.engine_results import Presented, Proof, ViewState, VisitorView
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_room import VisitorRoom
 
@@ -105,19 +105,21 @@ class Identifier:
     async def settle(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> Identity:
         """The identity with the token that is the visitor's own, when he brought several (VIS-227).
 
-        A cookie planted from a sibling host thus neither hides nor replaces his ticket. If none is his, the first
-        counts. Asks the engine, changing nothing; only called when ``identity.others`` is not empty.
+        A cookie planted from a sibling host thus neither hides nor replaces his ticket: a live ticket of his wins; of
+        two, as when somebody planted a whole pair of cookies, the one bound to this very client; if none is his, the
+        first counts. Asks the engine, changing nothing; only called when ``identity.others`` is not empty.
         """
         options = [(identity.claims, identity.token), *identity.others]
         identities = []
         for claims, token in options:
             proof, loose = _proof(room, visitor, Presented.VALID, claims)
             identities.append(Identity(proof, claims, token, loose))
-        views = await asyncio.gather(*(self._look(room, each.proof) for each in identities))
-        for each, view in zip(identities, views, strict=True):
-            if view.reason is not Reason.BAD_TOKEN:
-                return each
-        return identities[0]
+        views = await self._look_at(room, [each.proof for each in identities])
+        own = [each for each, view in zip(identities, views, strict=True) if _is_live(view)]
+        if len(own) > 1:
+            bare = await self._look_at(room, [replace(each.proof, cookies=b"") for each in own])
+            own = [each for each, view in zip(own, bare, strict=True) if _is_live(view)] or own
+        return own[0] if own else identities[0]
 
     async def own_session(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> str | None:
         """The ``qms_`` value that proved ownership; asked for when an answer prolongs that cookie."""
@@ -128,11 +130,17 @@ class Identifier:
             _proof(room, _with_session(visitor, value), identity.proof.presented, identity.claims)[0]
             for value in values
         ]
-        views = await asyncio.gather(*(self._look(room, proof) for proof in proofs))
+        views = await self._look_at(room, proofs)
         return next((value for value, view in zip(values, views, strict=True) if view.owner_by_cookie), None)
 
-    def _look(self, room: VisitorRoom, proof: Proof) -> asyncio.Future[VisitorView]:
-        return asyncio.ensure_future(self._engine.status(room.room, proof, told=False, seen=False))
+    async def _look_at(self, room: VisitorRoom, proofs: Sequence[Proof]) -> list[VisitorView]:
+        """What each proof would show, without being seen."""
+        asked = (self._engine.status(room.room, proof, told=False, seen=False) for proof in proofs)
+        return await asyncio.gather(*asked)
+
+
+def _is_live(view: VisitorView) -> bool:
+    return view.ticket != 0 and view.state is not ViewState.GONE
 
 
 def _with_session(visitor: Visitor, value: str) -> Visitor:

@@ -1,0 +1,1 @@
+"""Tests of the visitor's side: use cases and routes on real stores."""
