@@ -46,7 +46,9 @@ JOINED_BODY: Final = 60
 
 _TICKET_HEAD: Final = struct.Struct("<BBBxIIHxx")
 _NO_KEY: Final = bytes(16)
-_KEPT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
+_DOOR_SLOT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
+_BEFORE: Final = _DOOR_SLOT | Flag.ADMITTED_ONCE
+"""What an admission takes from a pass and its withdrawal gives back."""
 _GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
 
 
@@ -105,8 +107,10 @@ class RoomFold:
         return self.ds(self.now_ms)
 
     def door(self, n: int) -> DoorRecord:
-        """Door record of ticket n."""
+        """Door record of ticket n; BrokenJournal when nobody before or beside it was promoted."""
         at = (n - 1) * DOOR_BYTES
+        if not 0 <= at < len(self.doors):
+            raise BrokenJournal(f"ticket {n} was never promoted")
         return DoorRecord.unpack(bytes(self.doors[at : at + DOOR_BYTES]))
 
     def _apply(self, seq: int, at: int, fact: Any) -> None:
@@ -179,7 +183,7 @@ class RoomFold:
         claim_end = self.ds(fact.claim_end)
         for n in fact.tickets:
             place = self._known(n)
-            self.tickets[place + 1] |= _KEPT
+            self.tickets[place + 1] |= _DOOR_SLOT
             self._put_door(n, self.door(n)._replace(claim_end=claim_end))
 
     def _release_slots(self, fact: SlotReleased) -> None:
@@ -196,7 +200,7 @@ class RoomFold:
         self.tickets[place] = TicketState.ACTIVE
         self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
         door = self.door(fact.ticket)._replace(
-            before=flags & _KEPT,
+            before=flags & _BEFORE,
             used_at=self.now_ds,
             first_admitted=self.ds(fact.first_admitted_at),
             admitted=self.ds(at),
@@ -210,12 +214,13 @@ class RoomFold:
         place = self._known(fact.ticket)
         if self.tickets[place] != TicketState.ACTIVE or door.admission_seq != fact.admitted_seq & 0xFFFFFFFF:
             return
-        kept = fact.flags | (door.before & Flag.AT_DOOR)
+        kept = fact.flags | (door.before & (Flag.AT_DOOR | Flag.ADMITTED_ONCE))
         self.tickets[place] = TicketState.PASSED
-        self.tickets[place + 1] = (self.tickets[place + 1] & ~_KEPT) | kept
+        self.tickets[place + 1] = (self.tickets[place + 1] & ~_BEFORE) | kept
         claim_end = self.ds(fact.claim_end) if fact.claim_end else 0
         pass_end = self.ds(fact.pass_end)
-        cleared = door._replace(used_at=0, admitted=0, admission_seq=0, door=_NO_KEY)
+        first = door.first_admitted if door.before & Flag.ADMITTED_ONCE else 0
+        cleared = door._replace(used_at=0, first_admitted=first, admitted=0, admission_seq=0, door=_NO_KEY)
         self._put_door(fact.ticket, cleared._replace(pass_end=pass_end, claim_end=claim_end))
 
     def _finish(self, n: int, state: TicketState, why: int) -> None:
@@ -235,8 +240,6 @@ class RoomFold:
 
     def _put_door(self, n: int, door: DoorRecord) -> None:
         place = (n - 1) * DOOR_BYTES
-        if place + DOOR_BYTES > len(self.doors):
-            raise BrokenJournal(f"ticket {n} was never promoted")
         self.doors[place : place + DOOR_BYTES] = door.pack()
 
     def _known(self, n: int) -> int:

@@ -17,6 +17,7 @@ import ujson
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
 from app.infrastructure.rebuild import Overtaken, Rebuilder
 
@@ -57,12 +58,13 @@ class Finding:
 def judge(head: Head, header: dict[str, Any] | None) -> Finding | None:
     """Compare a room's live header with its journal head, read in the order head, header. None: it may answer.
 
-    A live state that is further than the journal has facts that are not stored yet, and is right (ENG-277).
+    A live state that is further than the journal has facts that are not stored yet, and is right (ENG-277). One that
+    a newer build wrote is not this build's to judge; it does not answer here.
     """
     reason = ""
     if header is None:
         reason = "" if head.deleted else "missing"
-    elif header["gen"] > head.gen:
+    elif header["layout"] > LAYOUT or header["gen"] > head.gen:
         reason = ""
     elif header["gen"] < head.gen:
         reason = f"of generation {int(header['gen'])}, journal has {head.gen}"
@@ -178,9 +180,8 @@ class Recovery:
     async def _compare(self, heads: Sequence[Head], live_ids: Iterable[RoomId]) -> list[Finding]:
         """Findings of all rooms. The headers are read after the heads: a healthy live state is never behind then."""
         by_room = {head.room: head for head in heads}
-        rooms = sorted({*by_room, *live_ids})
         findings = []
-        for room, header in zip(rooms, await self._live.headers(rooms), strict=True):
+        for room, header in await self._headers(sorted({*by_room, *live_ids})):
             head = by_room.get(room)
             finding = judge(head, header) if head is not None else None
             if finding is not None:
@@ -189,6 +190,24 @@ class Recovery:
                 await self._live.verify(room, int(header["gen"]), int(header["epoch"]), int(header["seq"]))
                 log.info("room_verified", room=room, seq=int(header["seq"]))
         return findings
+
+    async def _headers(self, rooms: Sequence[RoomId]) -> list[tuple[RoomId, dict[str, Any] | None]]:
+        """Headers of all rooms in one trip; when one of them cannot be read, without that one."""
+        try:
+            return list(zip(rooms, await self._live.headers(rooms), strict=True))
+        except StorageUnavailable:
+            raise
+        except Exception:
+            log.warning("headers_not_read_together", rooms=len(rooms))
+        found = []
+        for room in rooms:
+            try:
+                found.append((room, (await self._live.headers([room]))[0]))
+            except StorageUnavailable:
+                raise
+            except Exception:
+                log.exception("header_unreadable", room=room)
+        return found
 
     async def _mend(self, findings: Sequence[Finding]) -> None:
         now = mono()

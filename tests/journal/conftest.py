@@ -11,6 +11,7 @@ from app.domain.facts import Joined, RoomCreated, encode_element
 from app.infrastructure.journal import Batch, Journal
 from app.infrastructure.migrate import migrate
 from app.infrastructure.postgres import Postgres
+from tests.journal.house import House
 
 SALT = bytes(range(16))
 
@@ -28,6 +29,13 @@ async def postgres(fresh_schema: str) -> AsyncIterator[Postgres]:
 def journal(postgres: Postgres) -> Journal:
     """Journal on that schema."""
     return Journal(postgres)
+
+
+@pytest.fixture
+async def house(valkey_url: str, fresh_schema: str, postgres: Postgres, fresh_prefix: str) -> AsyncIterator[House]:
+    """An instance on empty stores."""
+    async with House(valkey_url, fresh_schema, fresh_prefix) as made:
+        yield made
 
 
 def created(room: str, *, gen: int = 1, at: int = 1000) -> bytes:

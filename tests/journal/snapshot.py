@@ -1,0 +1,72 @@
+"""What a room is in the live store, read key by key, and the same without what is fresh after a rebuild."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag, TicketRecord, unpack_header
+from app.domain.ticket_state import TicketState
+from app.infrastructure.keys import RoomKeys
+from app.infrastructure.valkey import Valkey
+
+FRESH_HEADER = {
+    *("epoch", "last_time", "mono", "wall", "offset", "credit", "last_tick", "freed_at", "second", "line_since"),
+    *("head", "removed", "committed", "rescore"),
+    *(f"{span}_{what}" for span in ("now", "min") for what in ("joins", "passes", "paid", "freed")),
+}
+"""Clocks, counters and credit. Head and removed differ when tickets behind the head left: their sum does not."""
+
+
+async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict[str, Any]:
+    """Header, configuration, records and indexes of a room; digests as hex."""
+    keys = RoomKeys(prefix, room)
+    header = unpack_header(await valkey.execute("GET", keys.header))
+    last = int(header["last_ticket"])
+    tickets = await _records(valkey, keys.tickets, gen, last, TICKET_BYTES)
+    doors = await _records(valkey, keys.doors, gen, last, DOOR_BYTES)
+    owners = await _hash(valkey, keys.owners(gen))
+    addresses = await _hash(valkey, keys.addresses(gen))
+    due = await valkey.execute("ZRANGE", keys.deadlines(gen), 0, -1)
+    records = [TicketRecord.unpack(data) for data in tickets]
+    return {
+        "header": header,
+        "cfg": await _hash(valkey, keys.config),
+        "tickets": records,
+        "doors": [DoorRecord.unpack(data) for data in doors],
+        "owners": owners,
+        "addresses": addresses,
+        "waiting": [n for n, record in enumerate(records, 1) if record.state == TicketState.WAITING],
+        "due": sorted(int(n) for n in due),
+    }
+
+
+def without_fresh(shot: dict[str, Any]) -> dict[str, Any]:
+    """The same without presence, told marks, standing at the door, last use, clocks and counters (ENG-271)."""
+    header = shot["header"]
+    lasting = {name: value for name, value in header.items() if name not in FRESH_HEADER}
+    lasting["waiting"] = header["last_ticket"] - header["head"] - header["removed"]
+    return {
+        **shot,
+        "header": lasting,
+        "tickets": [record._replace(seen=0, flags=_journaled(record.flags)) for record in shot["tickets"]],
+        "doors": [record._replace(used_at=0, before=_journaled(record.before)) for record in shot["doors"]],
+    }
+
+
+def _journaled(flags: int) -> int:
+    """Flags without the told mark, and without standing at the door for a slot, which is no fact."""
+    flags &= ~Flag.TOLD
+    return flags if flags & Flag.SLOT else flags & ~Flag.AT_DOOR
+
+
+async def _records(valkey: Valkey, name: Any, gen: int, last: int, size: int) -> list[bytes]:
+    data = b""
+    for chunk in range((last + CHUNK - 1) // CHUNK):
+        data += (await valkey.execute("GET", name(gen, chunk)) or b"").ljust(CHUNK * size, b"\0")
+    return [data[at : at + size] for at in range(0, last * size, size)]
+
+
+async def _hash(valkey: Valkey, key: str) -> dict[str, bytes]:
+    found: Any = await valkey.execute("HGETALL", key)
+    pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+    return {name.hex(): value for name, value in pairs}

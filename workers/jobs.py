@@ -1,0 +1,62 @@
+"""Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.core.ids import RoomId
+from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.journal import Journal
+from app.infrastructure.keys import ack_channel, control_channel, rooms_key
+from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.rebuild import Rebuilder
+from app.infrastructure.valkey import Valkey
+from app.services.recovery import Recovery
+from workers.runner import Background
+
+
+async def run(background: Background) -> None:
+    """Watch over the rooms until the process is stopped."""
+    valkey, settings = background.valkey, background.settings
+    prefix = settings.valkey_prefix
+    recovery = make_recovery(background, valkey, prefix)
+
+    def hear(message: bytes) -> None:
+        verb, _, room = message.decode().partition(" ")
+        if verb == "rebuild" and room:
+            recovery.ask(RoomId(room))
+
+    valkey.on_reconnect(recovery.ask_all)
+    async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
+        watch = asyncio.ensure_future(recovery.run(background.stop))
+        await asyncio.wait(
+            [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
+        )
+        background.ready()
+        await watch
+
+
+def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recovery:
+    """The recovery of this process, wired to its stores."""
+    jobs = EngineJobs(prefix, LuaLoader(valkey))
+
+    async def now_ms() -> int:
+        seconds, micros = await valkey.execute("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def known() -> list[RoomId]:
+        return [RoomId(name.decode()) for name in await valkey.execute("SMEMBERS", rooms_key(prefix))]
+
+    async def announce(room: RoomId) -> None:
+        await valkey.execute("SADD", rooms_key(prefix), room)
+        await valkey.execute("PUBLISH", control_channel(prefix), f"room {room}")
+
+    return Recovery(
+        journal=Journal(background.postgres),
+        live=jobs,
+        rebuilder=Rebuilder(postgres=background.postgres, live=jobs, now_ms=now_ms),
+        known=known,
+        publish=lambda text: valkey.execute("PUBLISH", ack_channel(prefix), text),
+        announce=announce,
+        resync_sec=background.settings.resync_ms / 1000,
+    )
