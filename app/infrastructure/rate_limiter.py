@@ -5,15 +5,16 @@ writes; a reader adds up all areas. No lock is ever taken, so a worker killed at
 that takes its place finds its counts again.
 
 A table is an array of buckets of 8 ways: 8 fingerprints of keys, then 8 words. A word of a budget is the window's
-start (36 bits of ms) and its count (28 bits), written by one aligned 64-bit store, so that it is never seen half
-written. A key lives in one bucket only; within it an ended window is overwritten first, then the least recently used
-key that is not being limited. A limited key is never overwritten: if all 8 are, the newcomer is refused (VIS-074,
-CFG-236).
+start (36 bits of ms), a mark "one more is being decided" (1 bit) and a count (27 bits), written by one aligned 64-bit
+store, so that it is never seen half written. A key lives in one bucket only; within it an ended window is overwritten
+first, then the least recently used key that is not being limited. A limited key is never overwritten: if all 8 are,
+the newcomer is refused (VIS-074, CFG-236).
 
-Exactness: a request first writes its own count, then adds up all; over the limit it takes its count back. Of requests
-at the same instant in several workers each may see the others' and think itself over; the lowest worker waits some
-rounds for the others to take theirs back. So never more than the limit pass, and fewer only when a worker stops
-between two instructions of that instant.
+Exactness: a worker marks its word, then reads those of all others. It counts the request if that fits even with every
+mark it sees, and refuses it if it does not fit with the counts alone. In between, that is when several workers are
+about to take what is left, the one with the higher number refuses and the lower one looks again. Whoever is not seen
+here has marked later and therefore sees this mark: so never more than the limit pass, and fewer only when a worker
+stops between two instructions of that instant.
 
 Source: VIS-069 … VIS-077, VIS-087, VIS-233.
 """
@@ -41,14 +42,15 @@ WINDOW_MS: Final = 60_000
 WIDE_FACTOR: Final = 256
 """A /48 has this many times the budget of one of its /64 (VIS-233)."""
 
-_COUNT_BITS: Final = 28
-_COUNT_MAX: Final = (1 << _COUNT_BITS) - 1
+_START_SHIFT: Final = 28
+_MARK: Final = 1 << 27
+_COUNT_MAX: Final = _MARK - 1
 _START_MASK: Final = (1 << 36) - 1
 _SLACK_MS: Final = 1000
 """A start up to this far ahead of one's own reading of the clock is a live window begun a moment later."""
 _KEY_WORDS: Final = KEYS_BYTES // 8
 _ROUNDS: Final = 64
-"""How often the lowest worker looks again for the others to step back; some 20 µs."""
+"""How often a worker looks again for others to decide; some 20 µs."""
 
 
 class GaugeEntry(NamedTuple):
@@ -100,7 +102,7 @@ class RateLimiter:
         if len(key) != 8:
             return table.take(self._place(key), limit)
         wide = self._place(key[:6])
-        outer = table.take(wide, limit * WIDE_FACTOR)
+        outer = table.take(wide, _wide_limit(limit))
         if not outer.allowed:
             return _of_wide(outer, limit)
         inner = table.take(self._place(key), limit)
@@ -116,7 +118,7 @@ class RateLimiter:
         inner = table.peek(self._place(key), limit)
         if len(key) != 8 or not inner.allowed:
             return inner
-        outer = table.peek(self._place(key[:6]), limit * WIDE_FACTOR)
+        outer = table.peek(self._place(key[:6]), _wide_limit(limit))
         return inner if outer.allowed else _of_wide(outer, limit)
 
     def gauge_enter(self, gauge: str, key: bytes, *, per_key: int, in_all: int) -> GaugeEntry:
@@ -149,11 +151,10 @@ class _Budgets:
     """One budget: its tables in all workers' areas, and when each of its own ways was last used."""
 
     def __init__(self, memory: RateMemory, group: str, now: Callable[[], float]) -> None:
-        self._bytes = memory.bytes
         self._find = memory.bytes.find
         self._words = memory.words
         self._own, *self._others = memory.budget_spans(group)
-        self._rounds = _ROUNDS if memory.worker_index == 0 else 0
+        self._lower = memory.worker_index
         self._now = now
         self._used = array("Q", bytes(self._own.buckets * KEYS_BYTES))
         self._turn = 0
@@ -162,29 +163,35 @@ class _Budgets:
         now_ms = int(self._now() * 1000) & _START_MASK
         bucket = self._own.bucket(place)
         at = self._own_word(place, bucket)
-        start, own = self._live(self._words[at], now_ms) if at else (-1, 0)
-        elsewhere, other_start = self._elsewhere(place, now_ms) if self._others else (0, -1)
-        if start < 0:
-            start = other_start if other_start >= 0 else now_ms
-        if own + elsewhere >= limit:
+        start, own = _live(self._words[at], now_ms) if at else (-1, 0)
+        if own >= limit:
             return _refused(limit, _left_ms(start, now_ms))
-        if not at and not (at := self._insert(place, bucket, limit, now_ms)):
-            return _refused(limit, WINDOW_MS)
+        if start < 0:
+            elsewhere, _, _, start = self._elsewhere(place, now_ms)
+            if elsewhere >= limit:
+                return _refused(limit, _left_ms(start, now_ms))
+            if not at and not (at := self._insert(place, bucket, limit, now_ms)):
+                return _refused(limit, WINDOW_MS)
+            if start < 0:
+                start = now_ms
         self._turn += 1
         self._used[self._way(at)] = self._turn
-        self._words[at] = start << _COUNT_BITS | own + 1
+        settled = start << _START_SHIFT | own
+        elsewhere = 0
         if self._others:
-            elsewhere = self._settle(place, limit - own - 1, now_ms)
+            self._words[at] = settled | _MARK
+            elsewhere = self._decide(place, limit - own - 1, now_ms)
             if elsewhere < 0:
-                self._words[at] = start << _COUNT_BITS | own
+                self._words[at] = settled
                 return _refused(limit, _left_ms(start, now_ms))
+        self._words[at] = settled + 1
         return Budget(True, limit, limit - own - 1 - elsewhere, _seconds(_left_ms(start, now_ms)))
 
     def peek(self, place: Place, limit: int) -> Budget:
         now_ms = int(self._now() * 1000) & _START_MASK
         at = self._own_word(place, self._own.bucket(place))
-        start, own = self._live(self._words[at], now_ms) if at else (-1, 0)
-        elsewhere, other_start = self._elsewhere(place, now_ms)
+        start, own = _live(self._words[at], now_ms) if at else (-1, 0)
+        elsewhere, _, _, other_start = self._elsewhere(place, now_ms)
         if start < 0:
             start = other_start
         left = limit - own - elsewhere
@@ -207,17 +214,10 @@ class _Budgets:
         behind = at - (self._own.start >> 3)
         return (behind >> 4) * _KEY_WORDS + (behind & 7)
 
-    def _live(self, word: int, now_ms: int) -> tuple[int, int]:
-        """Start and count of a window that has not ended; (-1, 0) otherwise."""
-        start = word >> _COUNT_BITS
-        if word & _COUNT_MAX and (now_ms - start + _SLACK_MS) & _START_MASK < WINDOW_MS + _SLACK_MS:
-            return start, word & _COUNT_MAX
-        return -1, 0
-
-    def _elsewhere(self, place: Place, now_ms: int) -> tuple[int, int]:
-        """Count of a key in the other workers' areas, and the start of a live window there (-1: none)."""
-        count, start = 0, -1
-        for span in self._others:
+    def _elsewhere(self, place: Place, now_ms: int) -> tuple[int, int, int, int]:
+        """A key in the other workers' areas: count, marks of lower and higher workers, start of a window (-1: none)."""
+        count, lower, higher, start = 0, 0, 0, -1
+        for number, span in enumerate(self._others):
             bucket = span.bucket(place)
             found = self._find(place.print_bytes, bucket, bucket + KEYS_BYTES)
             if found < 0:
@@ -225,18 +225,26 @@ class _Budgets:
             word = self._words[(found + KEYS_BYTES) >> 3]
             if self._words[found >> 3] != place.print_number:
                 continue  # the way was given to another key between the two reads
-            their_start, theirs = self._live(word, now_ms)
-            if theirs:
-                count += theirs
-                start = their_start
-        return count, start
+            their_start, theirs = _live(word, now_ms)
+            if their_start < 0:
+                continue
+            count += theirs
+            start = their_start
+            if word & _MARK:
+                if number < self._lower:
+                    lower += 1
+                else:
+                    higher += 1
+        return count, lower, higher, start
 
-    def _settle(self, place: Place, room: int, now_ms: int) -> int:
-        """Count of the other workers once it fits into ``room``, or -1 when it does not."""
-        for _ in range(self._rounds + 1):
-            elsewhere, _start = self._elsewhere(place, now_ms)
-            if elsewhere <= room:
-                return elsewhere
+    def _decide(self, place: Place, room: int, now_ms: int) -> int:
+        """With the own mark set: count of the other workers if one more may be counted, -1 if not."""
+        for _ in range(_ROUNDS):
+            count, lower, higher, _start = self._elsewhere(place, now_ms)
+            if count + lower > room:
+                return -1
+            if count + lower + higher <= room:
+                return count
         return -1
 
     def _insert(self, place: Place, bucket: int, limit: int, now_ms: int) -> int:
@@ -244,8 +252,8 @@ class _Budgets:
         first = (bucket + KEYS_BYTES) >> 3
         best, best_turn = 0, -1
         for at in range(first, first + _KEY_WORDS):
-            _, count = self._live(self._words[at], now_ms)
-            if not count:
+            start, count = _live(self._words[at], now_ms)
+            if start < 0:
                 best = at
                 break
             turn = self._used[self._way(at)]
@@ -261,7 +269,7 @@ class _Budgets:
         number = self._words[at - _KEY_WORDS]
         spread = (at - (self._own.start >> 3)) * 8 // BUCKET_BYTES
         there = Place(number.to_bytes(8, "little"), number, spread)
-        return count + self._elsewhere(there, now_ms)[0] >= (limit * WIDE_FACTOR if is_wide(number) else limit)
+        return count + self._elsewhere(there, now_ms)[0] >= (_wide_limit(limit) if is_wide(number) else limit)
 
 
 class _Gauge:
@@ -328,6 +336,18 @@ class _Gauge:
             if not self._words[found >> 3]:
                 return found
         return -1
+
+
+def _live(word: int, now_ms: int) -> tuple[int, int]:
+    """Start and count of a window that has not ended; (-1, 0) otherwise."""
+    start = word >> _START_SHIFT
+    if word & (_MARK | _COUNT_MAX) and (now_ms - start + _SLACK_MS) & _START_MASK < WINDOW_MS + _SLACK_MS:
+        return start, word & _COUNT_MAX
+    return -1, 0
+
+
+def _wide_limit(limit: int) -> int:
+    return min(limit * WIDE_FACTOR, _COUNT_MAX)
 
 
 def _left_ms(start: int, now_ms: int) -> int:
