@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -18,12 +17,13 @@ from typing import Any, Final
 import structlog
 from redis import exceptions as wrong
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection, parse_url
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
+from app.infrastructure.valkey_link import Link
 
 log = structlog.get_logger(__name__)
 
@@ -31,8 +31,6 @@ Command = Sequence[Any]
 Hook = Callable[[], Awaitable[None]]
 MessageHandler = Callable[[bytes], Awaitable[None] | None]
 
-POOL_SIZE: Final = 32
-"""Connections of one process. Calls are batched, so that even a busy process has few under way."""
 SHOWN_DOWN_SEC: Final = 5.0
 """How long a command timeout alone shows as ``down`` (FLT-062)."""
 _PROBE_FIRST_SEC: Final = 0.02
@@ -67,17 +65,22 @@ class Valkey:
 
     Every call raises StorageUnavailable when the store cannot be reached or did not answer in time, at once while an
     outage lasts (FLT-061). Errors that Valkey answers (``redis.exceptions.ResponseError``) pass through unchanged.
+    Replies are as RESP2 has them: bytes, int, list, None. All calls share one connection (see ``valkey_link``), so
+    commands that wait (BLPOP, WAIT) must not be used.
     """
 
-    def __init__(self, url: str, *, timeout_ms: int = 1000, pool_size: int = POOL_SIZE) -> None:
+    def __init__(self, url: str, *, timeout_ms: int = 1000) -> None:
         self._timeout = timeout_ms / 1000
         self._url = url
-        self._client = self._make_client(pool_size)
+        self._maker = self._make_pool()
+        self._link = Link(
+            self._maker.make_connection, timeout_sec=self._timeout, on_loss=self._lost, on_open=self._opened
+        )
         self._hooks: list[Hook] = []
         self._probe: asyncio.Task[None] | None = None
         self._checks: set[asyncio.Task[None]] = set()
-        self._seen: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
         self._down = False
+        self._is_closing = False
         self._timed_out_at = -SHOWN_DOWN_SEC
         self.ever_connected = False
         """True once this process has reached Valkey (FLT-055)."""
@@ -105,16 +108,14 @@ class Valkey:
         self._hooks.append(hook)
 
     async def execute(self, *command: Any) -> Any:
-        """Run one command and return its reply (bytes, int, list, None)."""
+        """Run one command and return its reply."""
         if self._down:
             raise StorageUnavailable
         try:
-            reply = await self._client.execute_command(*command)  # type: ignore[no-untyped-call]
+            return await self._link.call(command)
         except (wrong.RedisError, OSError) as error:
             self._judge(error)
             raise
-        self.ever_connected = True
-        return reply
 
     async def pipeline(self, commands: Iterable[Command]) -> list[Any]:
         """Run commands in one round trip, not as a transaction.
@@ -123,49 +124,45 @@ class Valkey:
         """
         if self._down:
             raise StorageUnavailable
-        pipe = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
         try:
-            replies: list[Any] = await pipe.execute(raise_on_error=False)
+            return await self._link.call_many(commands)
         except (wrong.RedisError, OSError) as error:
             self._judge(error)
             raise
-        self.ever_connected = True
-        return replies
 
     def listen(self, handlers: Mapping[str, MessageHandler], *, on_resync: Hook) -> Listener:
         """A listener on channels (full names); see Listener."""
-        return Listener(self._make_client(1), handlers, on_resync)
+        return Listener(Redis.from_pool(self._make_pool()), handlers, on_resync)
 
     async def close(self) -> None:
         """End every connection and the watch over an outage."""
+        self._is_closing = True
         for task in [self._probe, *self._checks]:
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-        await self._client.aclose()
+        await self._link.close()
+        await self._maker.aclose()
 
-    def _make_client(self, pool_size: int) -> Redis:
-        pool = BlockingConnectionPool(
-            max_connections=pool_size,
+    def _make_pool(self) -> BlockingConnectionPool:
+        return BlockingConnectionPool(
+            max_connections=1,
             timeout=self._timeout,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
             protocol=2,
-            redis_connect_func=self._connected,
             **parse_url(self._url),
         )
-        return Redis.from_pool(pool)
 
-    async def _connected(self, connection: AbstractConnection) -> None:
-        """Greet a new connection. The pool renews a dead one by itself; that is a reconnect like any other."""
-        await connection.on_connect()
-        if connection in self._seen and not self._down:
-            self._run_later(self._tell_reconnected())
-        self._seen.add(connection)
+    def _opened(self) -> None:
+        self.ever_connected = True
+
+    def _lost(self, error: Exception) -> None:
+        """The shared connection ended, used or not: whatever is behind the next one has to be looked at anew."""
+        if not self._is_closing:
+            self._start_outage(error)
 
     def _judge(self, error: Exception) -> None:
         """Turn a failure into StorageUnavailable where it is one, and see to what it means for later calls."""
@@ -173,7 +170,8 @@ class Valkey:
             raise StorageUnavailable from error
         if isinstance(error, _TIMED_OUT):
             self._timed_out_at = mono()
-            self._run_later(self._check_after_timeout())
+            if not self._checks:
+                self._run_later(self._check_after_timeout())
             raise StorageUnavailable from error
         if isinstance(error, _LOST):
             self._start_outage(error)
@@ -181,11 +179,12 @@ class Valkey:
 
     async def _check_after_timeout(self) -> None:
         """One slow command is no outage: only a PING on another connection that fails too makes one (FLT-148)."""
-        if self._down or not await self._answers():
+        if not self._down and not await self._answers():
             self._start_outage(None)
+            self._link.cut()
 
     def _start_outage(self, error: Exception | None) -> None:
-        if self._down:
+        if self._down or self._is_closing:
             return
         self._down = True
         log.warning("valkey_lost", error=type(error).__name__ if error else "timeout")
@@ -198,33 +197,6 @@ class Valkey:
             pause = min(pause * 2, _PROBE_LAST_SEC)
         self._down = False
         log.info("valkey_back")
-        await self._tell_reconnected()
-
-    async def _answers(self) -> bool:
-        """True when a PING on a fresh connection is answered in time."""
-        client = self._make_probe()
-        try:
-            async with asyncio.timeout(self._timeout):
-                return bool(await client.execute_command("PING"))  # type: ignore[no-untyped-call]
-        except (wrong.RedisError, OSError):
-            return False
-        finally:
-            await client.aclose()
-
-    def _make_probe(self) -> Redis:
-        options = parse_url(self._url)
-        pool = BlockingConnectionPool(
-            max_connections=1,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout,
-            protocol=2,
-            **options,
-        )
-        return Redis.from_pool(pool)
-
-    async def _tell_reconnected(self) -> None:
-        self.ever_connected = True
         for hook in self._hooks:
             try:
                 await hook()
@@ -232,6 +204,17 @@ class Valkey:
                 return  # lost again: the next return calls them anew
             except Exception:
                 log.exception("reconnect_hook_failed", hook=getattr(hook, "__qualname__", repr(hook)))
+
+    async def _answers(self) -> bool:
+        """True when a PING on a fresh connection is answered in time."""
+        client = Redis.from_pool(self._make_pool())
+        try:
+            async with asyncio.timeout(self._timeout):
+                return bool(await client.execute_command("PING"))  # type: ignore[no-untyped-call]
+        except (wrong.RedisError, OSError):
+            return False
+        finally:
+            await client.aclose()
 
     def _run_later(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
