@@ -108,7 +108,7 @@ class AdminHealth:
         return {"ok": self._valkey.shown_state == "up" and not recovering, "recovering": recovering}
 
     async def report(self, admin_streams: int) -> dict[str, Any]:
-        """The full answer; it is given whatever is down (OBS-032)."""
+        """The full answer; it is given whatever is down (OBS-032). ``admin_streams``: those of this worker."""
         views, stores = await asyncio.gather(self._views(), self._stores())
         incidents = self.incidents(views or ())
         is_stopping = self._runtime.stopping.is_set()
@@ -121,7 +121,6 @@ class AdminHealth:
             "degraded": list(dict.fromkeys(incident.code for incident in incidents)),
             "rooms": None if views is None else _rooms_block(views),
             "sse": self._sse_block(admin_streams),
-            "connections": self._connections_block(),
             "limits": self._limits_block(),
             "storage": {"ok": not self._commits.refusing() and stores["postgres"] == "up"},
             "backend": {**stores, **self._recovering(views or ())},
@@ -186,13 +185,10 @@ class AdminHealth:
         visitors = self._limiter.gauge_total("sse")
         return {
             "visitors": visitors,
-            "admin": admin_streams,
+            "admin": admin_streams if settings.workers == 1 else None,
             "perIp": settings.sse_per_ip,
             "maxTotal": settings.sse_max_total,
         }
-
-    def _connections_block(self) -> dict[str, Any]:
-        return {"open": self._limiter.gauge_total("connections"), "max": self._runtime.settings.max_connections}
 
     def _limits_block(self) -> dict[str, Any]:
         settings = self._runtime.settings

@@ -90,7 +90,12 @@ class Stream:
         self._news.set()
 
     def end(self, *, revoked: bool = False) -> None:
-        """Let the reader end, after ``event: revoked`` if its credential is no good any more (ADM-103)."""
+        """Let the reader end, after ``event: revoked`` if its credential is no good any more (ADM-103).
+
+        The first word counts: a sign-out is heard of in several ways, and told once.
+        """
+        if self.is_over:
+            return
         self.is_over = True
         self._waiting = REVOKED if revoked else None
         self._news.set()
@@ -118,9 +123,12 @@ class LiveFeed:
         self._cap = max(1, STREAMS_MAX // workers)
         self._streams: set[Stream] = set()
         self._frame: Frame | None = None
-        self._frame_at = -TICK_SEC
+        """The last tick's: what every delta refers to."""
+        self._glance: tuple[float, Frame | None] = (-TICK_SEC, None)
+        """When the last look for a new stream began, and what it saw."""
+        self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
-        self._making = asyncio.Lock()
+        self._looking = asyncio.Lock()
 
     @property
     def open_streams(self) -> int:
@@ -129,23 +137,19 @@ class LiveFeed:
 
     async def open(self, principal: Principal) -> Stream:
         """A stream whose first full frame is ready. Raises Unavailable at the cap (ADM-107)."""
-        if len(self._streams) >= self._cap:
+        if self._is_stopped or len(self._streams) >= self._cap:
             raise Unavailable(
                 "Too many open streams. Close one and try again.", code="too_many_streams", retry_after_sec=10
             )
         stream = Stream(principal)
         self._streams.add(stream)
         try:
-            async with self._making:
-                # While the reader runs, a frame made here would swallow a change that the others still have to be told.
-                is_running = self._task is not None and not self._task.done()
-                if self._frame is None or (not is_running and mono() - self._frame_at >= TICK_SEC):
-                    await self._make_frame()
-            if self._frame is not None:
-                stream.offer(self._frame)
+            frame = await self._newest()
         except BaseException:
             self.close(stream)
             raise
+        if frame is not None:
+            stream.offer(frame)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="live-feed")
         return stream
@@ -162,7 +166,8 @@ class LiveFeed:
             stream.end(revoked=True)
 
     async def stop(self) -> None:
-        """Close every stream, without ``revoked`` (ADM-109)."""
+        """Close every stream, without ``revoked``, and open no further one (ADM-109)."""
+        self._is_stopped = True
         for stream in list(self._streams):
             self.close(stream)
         if self._task is not None:
@@ -170,8 +175,20 @@ class LiveFeed:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
+    async def _newest(self) -> Frame | None:
+        """The state of this moment, for a new stream. The ticks' own sequence of frames is left alone.
+
+        Streams that are opened while one looks share the next look.
+        """
+        asked = mono()
+        async with self._looking:
+            if self._glance[0] < asked:
+                begun = mono()
+                self._glance = (begun, await self._look(self._frame))
+            return self._glance[1]
+
     async def _run(self) -> None:
-        due = self._frame_at + TICK_SEC
+        due = mono() + TICK_SEC
         while self._streams:
             await asyncio.sleep(max(0.0, due - mono()))
             due = max(due + TICK_SEC, mono())
@@ -179,34 +196,34 @@ class LiveFeed:
                 await self._tick()
             except Exception:
                 log.exception("live_tick_failed")
+        self._frame = None
 
     async def _tick(self) -> None:
-        async with self._making:
-            await self._make_frame()
+        frame = await self._look(self._frame)
         await self._end_revoked()
-        frame = self._frame
-        for stream in [] if frame is None else list(self._streams):
+        if frame is None:
+            return
+        self._frame = frame
+        for stream in self._streams:
             if not stream.is_over:
-                assert frame is not None
                 stream.offer(frame)
 
-    async def _make_frame(self) -> None:
+    async def _look(self, since: Frame | None) -> Frame | None:
+        """All rooms of this moment, as a full frame and as a delta against ``since``."""
         try:
             views = await self._rooms.views()
         except StorageUnavailable:  # no list of rooms was ever read: nothing true can be said about them
-            return
-        before = self._frame.rooms if self._frame is not None else {}
+            return None
+        before = since.rooms if since is not None else {}
         rooms = await _texts(views, before)
-        incidents = self._health.incidents(views)
-        tail = self._tail(views, incidents)
+        tail = self._tail(views, self._health.incidents(views))
         now = wall_ms()
         full = _frame(False, now, [entry.text for entry in rooms.values()], [], tail)
         removed = [room_id for room_id in before if room_id not in rooms]
         applied = [room_id for room_id in before if room_id in rooms] + [r for r in rooms if r not in before]
         changed = [entry.text for room_id, entry in rooms.items() if before.get(room_id) is not entry]
-        delta = _frame(True, now, changed, removed, tail) if applied == list(rooms) else full
-        self._frame = Frame(rooms, full, delta)
-        self._frame_at = mono()
+        is_sayable = since is not None and applied == list(rooms)
+        return Frame(rooms, full, _frame(True, now, changed, removed, tail) if is_sayable else full)
 
     def _tail(self, views: Sequence[RoomView], incidents: Sequence[Incident]) -> str:
         blocks = {

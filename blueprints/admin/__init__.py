@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from sanic import Blueprint, Request
+from sanic import Blueprint, Request, Sanic
 from sanic.response import HTTPResponse
 
 from blueprints.admin import events, line, me, rooms, session
-from blueprints.admin.routing import ALL_METHODS, PREFIXES, Router
+from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
 ROUTER: Final = Router((*me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES))
 
@@ -23,3 +23,21 @@ async def _answer(request: Request, rest: str = "") -> HTTPResponse | None:
 for _number, _prefix in enumerate(PREFIXES):
     bp.add_route(_answer, _prefix, methods=ALL_METHODS, name=f"root_{_number}")
     bp.add_route(_answer, _prefix + "/<rest:path>", methods=ALL_METHODS, name=f"route_{_number}")
+
+
+@bp.before_server_start
+async def _let_bodies_in(app: Sanic[Any, Any]) -> None:
+    """Admin bodies may be longer than any other (ADM-015); every route judges the length of its own body."""
+    app.config.REQUEST_MAX_SIZE = max(app.config.REQUEST_MAX_SIZE, BODY_MAX)
+
+
+@bp.after_server_start
+async def _hear_sign_outs(app: Sanic[Any, Any]) -> None:
+    """A session signed out through any process ends its streams here too, at once (ADM-104)."""
+    app.ctx.qm.rooms.on_hint("signout", app.ctx.qm.live.hear_signed_out)
+
+
+@bp.before_server_stop
+async def _end_streams(app: Sanic[Any, Any]) -> None:
+    """Streams end before the server waits for its open connections, or it would wait for them (ADM-109)."""
+    await app.ctx.qm.live.stop()

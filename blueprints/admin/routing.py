@@ -80,7 +80,7 @@ class Route:
             return None
         values = []
         for segment, part in zip(wanted, parts, strict=True):
-            if segment.startswith("<"):
+            if segment.startswith("<") and part:
                 values.append(unquote(part))
             elif segment != part:
                 return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,8 @@ from app.infrastructure.valkey import Listener, Valkey
 from app.services.commit import CommitWaiter
 from app.services.line import LineService
 from app.services.rooms import RoomService
+from tests.admin.callers import TARGET, Caller, Callers, fresh_id
+from tests.harness import Server
 from workers.drainer import RoomList
 
 
@@ -131,3 +133,51 @@ async def house(valkey_url: str, fresh_prefix: str, fresh_schema: str) -> AsyncI
 async def process(house: House) -> Process:
     """A process of that deployment."""
     return await house.process()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server of two workers behind a declared proxy, so that each caller may come from an address of its own."""
+    env: dict[str, str | None] = {
+        "ADMIN_AUTH_FAIL_PER_MIN": "20",
+        "TRUST_PROXY": "1",
+        "TRUST_PROXY_IPS": "127.0.0.1",
+        "PUBLIC_API_KEY": "public-key-of-this-deployment",
+    }
+    with Server(env=env, workers=2) as server:
+        yield server
+
+
+@pytest.fixture
+def callers(server: Server) -> Iterator[Callers]:
+    """Makes callers of that server."""
+    callers = Callers(server)
+    yield callers
+    callers.close()
+
+
+@pytest.fixture
+def owner(server: Server, callers: Callers) -> Caller:
+    """A script with ADMIN_KEY."""
+    return callers.with_key(server.admin_key)
+
+
+@pytest.fixture
+def stranger(callers: Callers) -> Caller:
+    """A script without a key."""
+    return callers.with_key(None)
+
+
+@pytest.fixture
+def browser(callers: Callers) -> Caller:
+    """The console's page after signing in."""
+    return callers.signed_in()
+
+
+@pytest.fixture
+def room(owner: Caller) -> Iterator[str]:
+    """A room of this test's own."""
+    room_id = fresh_id()
+    assert owner("POST", "/api/admin/rooms", {"id": room_id, "targetUrl": TARGET}).status_code == 200
+    yield room_id
+    owner("DELETE", f"/api/admin/rooms/{room_id}")
