@@ -18,9 +18,11 @@ from app.core.secret import Secret
 from app.core.settings import Settings
 from app.domain.client_address import NO_PROXY, Client, TrustPolicy, resolve_client
 from app.domain.keyring import Keyring
+from app.domain.layout import pack_header, unpack_header
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.engine_admin import WriteCode
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
+from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.hot import HotTable
@@ -92,6 +94,14 @@ class Site:
     async def update(self, room: str = "shop", **changes: Any) -> None:
         """Change a room behind the back of this process's copy."""
         await self.house.admin.update(RoomId(room), changes, actor="test")
+
+    async def advance(self, seconds: float, room: str = "shop") -> None:
+        """Let time pass for this room alone."""
+        key = RoomKeys(self.house.prefix, room).header
+        header = unpack_header(await self.house.valkey.execute("GET", key))
+        for name in ("offset", "mono", "last_time"):
+            header[name] += seconds * 1000
+        await self.house.valkey.execute("SET", key, pack_header(header))
 
     async def delete(self, room: str = "shop") -> None:
         """End a room behind the back of this process's copy."""
