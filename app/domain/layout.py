@@ -70,7 +70,7 @@ HEADER_FIELDS: Final = (
     "min_paid",
     "min_freed",
     "rescore",  # 1 + cursor of a walk over the deadlines after a shorter session; 0 = none
-    "spare_1",
+    "forgotten",  # chunks whose tickets were over long enough to be dropped
     "spare_2",
     "spare_3",
     "spare_4",

@@ -78,7 +78,7 @@ async def test_it_withdraws_an_admission_and_leaves_the_pass_as_it_was(world: Wo
 async def test_it_returns_credit_and_place_at_the_door_with_a_withdrawn_admission(world: World) -> None:
     await world.create(rate_per_minute=60, state=1)
     (ghost,) = await world.joined()
-    await world.advance(31)
+    await world.advance(40)
     await world.joined()
     await world.update(state=0)
     await world.tick(0)

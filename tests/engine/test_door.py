@@ -280,11 +280,33 @@ async def test_it_ends_the_pass_with_its_time_after_a_slot_of_the_door_was_waste
     assert [fact.why for fact in await world.facts(SlotReleased)].count(1) >= 2
 
 
+async def test_it_takes_one_slot_back_when_an_absent_holder_lets_it_go_after_the_end_of_his_pass(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=150)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+    await world.status(late)
+    await world.tick(20)
+    await world.status(late)
+    await world.leave(inside)
+    await world.tick(1)
+    assert (await world.figures()).pending_entry == 1
+
+    await world.tick(40)
+
+    figures = await world.figures()
+    assert (figures.pending_entry, figures.passes_outstanding) == (0, 0)
+    assert Lapsed(1, (late.ticket,)) in await world.facts(Lapsed)
+
+
 @pytest.mark.req("ENG-133")
 async def test_it_charges_a_pass_that_was_given_without_credit_at_the_door(world: World) -> None:
     await world.create(rate_per_minute=60, state=1, queue_max_per_ip=None)
     ghosts = await world.joined(10)
-    await world.advance(31)
+    await world.advance(40)
     (present,) = await world.joined()
     await world.update(state=0)
     await world.tick(0)

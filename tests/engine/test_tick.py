@@ -142,7 +142,7 @@ async def test_it_never_exceeds_the_cap(world: World) -> None:
 async def test_it_passes_over_absent_heads_without_slot_or_credit(world: World) -> None:
     await world.create(rate_per_minute=60, state=1, max_concurrent=2, queue_max_per_ip=None)
     ghosts = await world.joined(50, address="ghosts")
-    await world.advance(31)
+    await world.advance(40)
     present = await world.joined(3)
     paused = await world.jobs.tick(ROOM)
 
@@ -164,7 +164,7 @@ async def test_it_leaves_absent_heads_in_line_when_nobody_could_be_promoted(worl
     first, *_ = await world.joined(3)
     await world.check(first)
 
-    await world.advance(31)
+    await world.advance(40)
     full = await world.jobs.tick(ROOM)
 
     assert full.skipped == 0
@@ -175,7 +175,7 @@ async def test_it_passes_over_ten_thousand_absent_heads_in_one_turn(world: World
     await world.create(rate_per_minute=600, state=1, queue_max_per_ip=None)
     for _ in range(20):
         await asyncio.gather(*(world.join(Browser()) for _ in range(500)))
-    await world.advance(31)
+    await world.advance(120)
     (present,) = await world.joined()
     await world.update(state=0)
 
@@ -192,7 +192,7 @@ async def test_it_takes_the_slot_of_an_untold_absent_pass_only(world: World) -> 
     await world.tick(1)
     await world.status(told)
 
-    await world.tick(32)
+    await world.tick(40)
 
     assert (await world.status(told)).claim_until > 0
     (fact,) = await world.facts(SlotReleased)
@@ -378,3 +378,54 @@ async def test_it_counts_joins_and_passes_of_the_last_minute(world: World) -> No
     assert late.passed_last_minute in (8, 9), "the pass of the first moment is out of the window, maybe the next too"
     assert early.oldest_wait_sec == 5
     assert late.oldest_wait_sec is None
+
+
+async def _set_header(world: World, **fields: float) -> None:
+    header = unpack_header(await world.valkey.execute("GET", world.keys.header))
+    await world.valkey.execute("SET", world.keys.header, pack_header(header | fields))
+
+
+async def test_it_promotes_nobody_while_a_million_facts_wait_for_the_journal(world: World) -> None:
+    await world.create(rate_per_minute=600, **MANY)
+    await world.joined(10)
+    seq = (await world.header())["seq"]
+
+    await _set_header(world, seq=1_000_000 + seq, committed=seq)
+    stopped = await world.tick(5)
+    await _set_header(world, seq=1_000_000 + seq, committed=seq + 1)
+    going = await world.tick(1)
+
+    assert (stopped.promoted, going.promoted > 0) == (0, True)
+
+
+async def test_it_drops_the_records_of_tickets_that_were_over_for_a_day(world: World) -> None:
+    await world.create(rate_per_minute=100_000, queue_max_per_ip=None, presence_sec=3600, passed_ttl_sec=60)
+    browsers = [Browser() for _ in range(1100)]
+    await asyncio.gather(*(world.join(b) for b in browsers))
+    await world.tick(62)
+    await world.tick(10)
+    kept = await world.ticket(1)
+
+    await _set_header(world, wall=(await world.header())["wall"] + 86_400_000)
+    await world.tick(11)
+
+    assert kept.state == TicketState.EXPIRED
+    assert await world.valkey.execute("EXISTS", world.keys.tickets(1, 0), world.keys.doors(1, 0)) == 0
+    assert await world.valkey.execute("HLEN", world.keys.owners(1)) == 1100 - 1024
+    assert (await world.status(browsers[0])).reason is Reason.EXPIRED
+    assert (await world.join(browsers[0])).reason is Reason.EXPIRED
+    assert (await world.ticket(1025)).state == TicketState.EXPIRED
+
+
+async def test_it_keeps_a_chunk_while_one_of_its_tickets_lives(world: World) -> None:
+    await world.create(rate_per_minute=100_000, queue_max_per_ip=None, presence_sec=3600, passed_ttl_sec=60)
+    browsers = [Browser() for _ in range(1100)]
+    await asyncio.gather(*(world.join(b) for b in browsers))
+    await world.tick(2)
+    await world.check(browsers[700])
+    await world.tick(70)
+
+    await _set_header(world, wall=(await world.header())["wall"] + 86_400_000)
+    await world.tick(11)
+
+    assert (await world.check(browsers[700])).verdict is Verdict.SESSION

@@ -5,7 +5,10 @@
 -- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: slot_released, lapsed, slot_given, promoted
--- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1500 passed over
+-- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1500 passed over; every 10 s four old chunks dropped
+
+-- Facts that may wait for the journal; above it nobody is promoted, so that memory stays bounded (FLT-078).
+local BACKLOG_LIMIT = 1000000
 
 qm.fn("tick", { "allow-oom" }, function(keys)
   local R, code = qm.room_enter(keys[1], 0, 0)
@@ -14,11 +17,14 @@ qm.fn("tick", { "allow-oom" }, function(keys)
   qm.accrue(h)
   local lapsed, ends_done = qm.deadlines_run(R)
   qm.deadlines_rescore(R)
-  local door_done = qm.door_serve(R)
-  local paid, absent, line_done = 0, 0, true
-  if door_done then paid, absent, line_done = qm.promote_line(R) end
+  local door_done, paid, absent, line_done = true, 0, 0, true
+  if h.seq - h.committed < BACKLOG_LIMIT then
+    door_done = qm.door_serve(R)
+    if door_done then paid, absent, line_done = qm.promote_line(R) end
+  end
   -- Unused credit is cut only when nothing but pace, slots or people ran out (ENG-115).
   if door_done and line_done and h.credit > 1 then h.credit = 1 end
+  qm.forget(R, R.second_before)
   qm.room_close(R)
   local again = not (ends_done and door_done and line_done) or h.rescore > 0
   return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch }

@@ -38,7 +38,7 @@ function qm.deadline_set(R, n, ds)
   call("ZADD", R.g .. "e", ds, n)
 end
 
-local function release(R, work, n, rec, flags, why)
+local function release(R, work, n, flags, why)
   local wasted = why == RELEASED.CLAIM_OVER and band(flags, FLAG.AT_DOOR) > 0 and band(flags, FLAG.WASTED) == 0
   flags = flags - FLAG.SLOT
   if band(flags, FLAG.AT_DOOR) > 0 then flags = flags - FLAG.AT_DOOR end
@@ -49,7 +49,6 @@ local function release(R, work, n, rec, flags, why)
   qm.slot_freed(R)
   local list = work.released[why]
   list[#list + 1] = n
-  return flags
 end
 
 local function lapse(R, work, n, rec, why)
@@ -66,8 +65,9 @@ local function visit_pass(R, work, n, rec)
     if not over and not (absent and band(flags, FLAG.TOLD) == 0) then
       return qm.deadline_set(R, n, qm.pass_due(R, flags, seen, door))
     end
-    if over and R.ds >= door.pass_end then return lapse(R, work, n, rec, WHY.PASS_OVER) end
-    flags = release(R, work, n, rec, flags, over and RELEASED.CLAIM_OVER or RELEASED.ABSENT)
+    if R.ds >= door.pass_end then return lapse(R, work, n, rec, WHY.PASS_OVER) end
+    release(R, work, n, flags, over and RELEASED.CLAIM_OVER or RELEASED.ABSENT)
+    return qm.deadline_set(R, n, door.pass_end)
   end
   if R.ds < door.pass_end then return qm.deadline_set(R, n, door.pass_end) end
   if band(flags, FLAG.AT_DOOR) > 0 and band(flags, FLAG.WASTED) == 0 and not absent then

@@ -48,7 +48,10 @@ end
 -- As room_open, for a function that writes: the counters stand at the current second.
 function qm.room_enter(key, gen, cfg_ver)
   local R, code = qm.room_open(key, gen, cfg_ver)
-  if R then qm.counters_roll(R) end
+  if R then
+    R.second_before = R.h.second
+    qm.counters_roll(R)
+  end
   return R, code
 end
 

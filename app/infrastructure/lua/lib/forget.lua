@@ -1,0 +1,50 @@
+-- Dropping the records of tickets that are over (ENG-274): whole chunks, oldest first, once every token of theirs has
+-- passed its age, or when 200,000 younger ones are over too. Who still asks is told `expired`, which lets nobody in.
+
+local TTL_MS = 86400000
+local KEPT = 200000
+local EVERY_SEC = 10
+local CHUNKS_A_CALL = 4
+
+local call, byte, sub, unpack_table
+qm.bind(function() call, byte, sub, unpack_table = redis.call, string.byte, string.sub, unpack end)
+
+local CHUNK, TICKET_BYTES = qm.CHUNK, qm.TICKET_BYTES
+
+-- True when the last ticket of chunk `k` is old, or enough younger ones are over.
+local function is_due(R, k)
+  local h, last = R.h, (k + 1) * CHUNK
+  if last > h.head then return false end
+  if h.head - last - h.active - h.pending - h.passes_out >= KEPT then return true end
+  local rec = qm.ticket_get(R, last)
+  return rec == nil or qm.joined_of(rec) < h.wall - TTL_MS
+end
+
+-- First eight bytes of the cookie digests in `data`, or nil when one of its tickets lives.
+local function owners_of(data)
+  local owners = {}
+  for at = 1, #data, TICKET_BYTES do
+    if qm.is_live(byte(data, at)) then return nil end
+    owners[#owners + 1] = sub(data, at + 24, at + 31)
+  end
+  return owners
+end
+
+local function drop(R, k)
+  local key = R.g .. "t" .. k
+  local owners = owners_of(call("GET", key) or "")
+  if not owners then return false end
+  if #owners > 0 then call("HDEL", R.g .. "o", unpack_table(owners)) end
+  call("UNLINK", key, R.g .. "d" .. k)
+  R.h.forgotten = k + 1
+  return true
+end
+
+-- Drops what may be dropped. `second`: the second that the counters stood at before this call.
+function qm.forget(R, second)
+  local h = R.h
+  if h.second == second or h.second % EVERY_SEC ~= 0 then return end
+  for _ = 1, CHUNKS_A_CALL do
+    if not (is_due(R, h.forgotten) and drop(R, h.forgotten)) then return end
+  end
+end
