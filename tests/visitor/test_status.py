@@ -193,7 +193,8 @@ async def test_it_says_at_capacity_to_a_pass_without_a_slot(site: Site, browser:
     state = (await browser.status()).json
 
     assert state.keys() == {
-        "state", "roomId", "name", "roomState", "ticket", "ref", "passedAt", "passExpiresAt", "doorAhead", "now", "pollMs",
+        "state", "roomId", "name", "roomState", "ticket", "ref", "passedAt", "passExpiresAt", "doorAhead", "now",
+        "pollMs",
     }  # fmt: skip
     assert (state["state"], state["ticket"], state["doorAhead"]) == ("at_capacity", passed["ticket"], 0)
     assert (await browser.check()).json["reason"] == "at_capacity"
