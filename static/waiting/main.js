@@ -191,7 +191,7 @@ const leave = async () => {
 
 const askLeave = asking => {
   $('ask').hidden = !asking;
-  $('leave').classList.toggle('gone', asking);
+  $('leave').style.display = asking ? 'none' : '';
   (asking ? $('leaveNo') : $('leave')).focus();
 };
 

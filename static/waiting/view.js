@@ -27,7 +27,7 @@ const put = (id, given) => {
 };
 
 const show = (id, visible) => {
-  $(id).hidden = !visible;
+  $(id).toggleAttribute('hidden', !visible);
 };
 
 const drawLine = said => {

@@ -24,7 +24,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-NOW = 1788269456000
+NOW = 1788273128000
 """14:32:08 UTC on 1 September 2026, the time of the design's pictures."""
 
 

@@ -5,9 +5,9 @@ They are for eyes, to be held beside the design's pictures; no test reads them.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.pages.conftest import CHROMIUM, FLAGS, NOW, Stub, stub_process, visit
 OUTPUT = Path(__file__).resolve().parents[1] / "output"
 SIZES = {320: 720, 390: 844, 1440: 900}
 SEEN = "localStorage.qm_meta_shop ||= JSON.stringify({ticket: 48213, first: 2310})"
+LOOKS = (("en", "light"), ("th", "dark"), ("th", "light"), ("en", "dark"))
 Prepare = Callable[[Stub, Page], None]
 
 
@@ -34,9 +35,6 @@ def refused(status: int, code: str) -> Prepare:
 
 
 def lost(stub: Stub, page: Page) -> None:
-    stub.show(visitor("waiting"))
-    page.reload()
-    page.wait_for_function("document.getElementById('hero').textContent.trim()")
     trouble = {"status": 503, "headers": {"Retry-After": "8"}, "body": {"code": "storage_unavailable"}}
     stub.say(status=trouble, join=trouble, events=trouble)
     page.wait_for_selector("body.lost")
@@ -52,16 +50,12 @@ def connecting(stub: Stub, page: Page) -> None:
 
 
 def turned(stub: Stub, page: Page) -> None:
-    stub.show(visitor("passed", location="http://127.0.0.1:1/never", holdsSlot=True, claimUntil=NOW + 118_000, passExpiresAt=NOW + 1_312_000))
-    page.route("**/never", lambda route: None)
+    ends = {"claimUntil": NOW + 118_000, "passExpiresAt": NOW + 1_312_000}
+    stub.show(visitor("passed", location=f"{stub.url}/nowhere", holdsSlot=True, **ends))
 
 
-def moving(state: str) -> Prepare:
-    def prepare(stub: Stub, page: Page) -> None:
-        stub.show(visitor(state, location="http://127.0.0.1:1/never"))
-        page.route("**/never", lambda route: None)
-
-    return prepare
+def active(stub: Stub, page: Page) -> None:
+    stub.show(visitor("active", location=f"{stub.url}/nowhere"))
 
 
 def looping(stub: Stub, page: Page) -> None:
@@ -70,15 +64,11 @@ def looping(stub: Stub, page: Page) -> None:
 
 
 def left(stub: Stub, page: Page) -> None:
-    stub.show(visitor("waiting"))
-    page.reload()
     page.click("#leave")
     page.click("#leaveYes")
 
 
 def asking(stub: Stub, page: Page) -> None:
-    stub.show(visitor("waiting"))
-    page.reload()
     page.click("#storesButton")
     page.click("#leave")
 
@@ -96,7 +86,7 @@ STATES: dict[str, Prepare] = {
     "lost": lost,
     "lost-first": first_lost,
     "turn": turned,
-    "active": moving("active"),
+    "active": active,
     "loop": looping,
     "back": steady(visitor("waiting", position=2871, ahead=2870, ticket=51084, ref="9D3HVA"), reason="session_elsewhere"),
     "back-expired": steady(visitor("waiting", position=2871, ahead=2870, ticket=51084, ref="9D3HVA"), reason="expired"),
@@ -112,7 +102,7 @@ def contexts(browser: Browser, names: list[str]) -> Iterator[tuple[str, Page, st
     """One fresh page per state, width, language and scheme."""
     for name in names:
         for width, height in SIZES.items():
-            for lang, theme in (("en", "light"), ("th", "dark"), ("th", "light"), ("en", "dark")):
+            for lang, theme in LOOKS:
                 context = browser.new_context(
                     viewport={"width": width, "height": height},
                     device_scale_factor=1 if width > 1000 else 1.3,
@@ -122,7 +112,7 @@ def contexts(browser: Browser, names: list[str]) -> Iterator[tuple[str, Page, st
                     reduced_motion="reduce",
                 )
                 page = context.new_page()
-                page.clock.set_fixed_time(NOW)
+                page.clock.set_fixed_time(datetime.fromtimestamp(NOW / 1000, UTC))
                 if not name.startswith("back"):
                     page.add_init_script(SEEN)
                 yield name, page, f"{name}-{width}-{lang}-{theme}.png"
@@ -140,13 +130,14 @@ def main(names: list[str]) -> None:
             page.on("pageerror", lambda error, file=file: sys.stderr.write(f"{file}: {error}\n"))
             if name in ("lost", "left", "asking"):
                 stub.show(visitor("waiting"))
-                page.goto(f"{stub.url}/w/shop")
+                page.goto(f"{stub.url}/w/shop", wait_until="commit")
+                page.locator("#hero:not(:empty)").wait_for()
                 STATES[name](stub, page)
             else:
                 STATES[name](stub, page)
-                page.goto(f"{stub.url}/w/shop")
-            page.wait_for_function("document.getElementById('storesButton').textContent.trim()")
-            page.evaluate("document.fonts.ready")
+                page.goto(f"{stub.url}/w/shop", wait_until="commit")
+            page.locator("#storesButton:not(:empty)").wait_for()
+            page.evaluate("document.fonts.ready.then(() => 0)")
             page.wait_for_timeout(250)
             page.screenshot(path=OUTPUT / file)
         browser.close()

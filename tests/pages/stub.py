@@ -149,6 +149,11 @@ def build() -> Sanic[Any, Any]:
     async def landed(_request: Request) -> HTTPResponse:
         return html("<!doctype html><title>landed</title>")
 
+    @app.get("/nowhere")
+    async def nowhere(_request: Request) -> HTTPResponse:
+        # A browser that is sent here stays where it is.
+        return empty()
+
     return app
 
 
