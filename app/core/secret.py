@@ -33,7 +33,7 @@ class Secret:
     def __format__(self, spec: str) -> str:
         return REDACTED
 
-    def __eq__(self, other: object) -> Never:
+    def __eq__(self, _other: object) -> Never:
         raise TypeError("compare secrets with hmac.compare_digest over reveal()")
 
     __hash__ = object.__hash__

@@ -69,5 +69,5 @@ class StopWish:
         self._reader.close()
         self._writer.close()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.ask()
