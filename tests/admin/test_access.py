@@ -172,7 +172,7 @@ async def test_it_tells_the_public_key_that_it_has_no_right_here_and_counts_noth
         assert caught.value.code == "insufficient_role"
 
 
-@pytest.mark.req("ADM-050")
+@pytest.mark.req("ADM-049", "ADM-050", "ADM-051")
 async def test_it_answers_the_allowed_failures_and_then_locks_right_and_wrong_alike(desk: Desk) -> None:
     codes = [await desk.outcome(brought(f"Bearer wrong{n}")) for n in range(21)]
     cookie = desk.sessions.begin(await desk.access.authenticate(brought(f"Bearer {KEY}", at="192.0.2.9")))[0]
@@ -195,6 +195,26 @@ async def test_it_answers_the_allowed_failures_and_then_locks_right_and_wrong_al
     assert await desk.outcome(brought()) == "unauthorized"
     assert await desk.outcome(brought(f"Bearer {KEY}", at="192.0.2.9")) == "ok"
     assert (await desk.sessions.redeem(ticket)) is not None
+
+
+@pytest.mark.req("ADM-050")
+async def test_the_window_begins_with_the_first_failure_and_is_not_drawn_out(desk: Desk) -> None:
+    strict = desk.another(limit=2)
+    assert await strict.outcome(brought("Bearer wrong")) == "unauthorized"
+    (key,) = await desk.valkey.execute("KEYS", f"{desk.prefix}*fail*")
+    assert 59_000 < await desk.valkey.execute("PTTL", key) <= 60_000
+    await desk.valkey.execute("PEXPIRE", key, 1500)
+
+    for _ in range(3):
+        await strict.outcome(brought("Bearer wrong"))
+    assert 0 < await desk.valkey.execute("PTTL", key) <= 1500
+    with pytest.raises(RateLimited) as caught:
+        await strict.access.authenticate(brought(f"Bearer {KEY}"))
+    assert caught.value.headers["Retry-After"] in {"1", "2"}
+    await desk.valkey.execute("PEXPIRE", key, 1)
+    while await desk.valkey.execute("EXISTS", key):
+        await asyncio.sleep(0.001)
+    assert await strict.outcome(brought(f"Bearer {KEY}")) == "ok"
 
 
 async def test_it_counts_failures_of_all_processes_and_sign_ins_together(desk: Desk) -> None:
@@ -252,7 +272,6 @@ async def test_it_counts_alone_while_valkey_is_away(cut_off: Desk) -> None:
     assert await cut_off.outcome(brought(f"Bearer {KEY}", at="192.0.2.9")) == "ok"
 
 
-@pytest.mark.req("ADM-042")
 async def test_it_lets_no_session_through_that_it_cannot_confirm(desk: Desk, cut_off: Desk) -> None:
     cookie = await desk.cookie()
 
@@ -288,7 +307,7 @@ async def test_it_takes_a_cookie_with_any_altered_byte_for_a_forgery_and_keeps_k
     assert KEY.encode() not in base64.urlsafe_b64decode(body + "===")
     for at in range(len(cookie)):
         other = "A" if cookie[at] != "A" else "B"
-        if cookie[at] != "." and at not in (len(body) - 1, len(cookie) - 1):
+        if cookie[at] != ".":
             assert await desk.sessions.find([cookie[:at] + other + cookie[at + 1 :]]) is Bad.FORGED
     assert await desk.sessions.find([body + "." + mac[:-2]]) is Bad.FORGED
     assert await desk.sessions.find(["", ".", "x", "a.b", "." + mac]) is Bad.FORGED
@@ -309,7 +328,7 @@ async def test_it_refuses_a_session_made_with_secret_alone(desk: Desk, sign_v2: 
     assert await strict.outcome(brought(f"Bearer {KEY}")) == "too_many_auth_failures"
 
 
-@pytest.mark.req("ADM-072", "ADM-073")
+@pytest.mark.req("ADM-073")
 async def test_it_ends_sessions_with_the_key_and_carries_them_over_a_rotation_of_secret(desk: Desk) -> None:
     cookie = await desk.cookie()
     new = "n" * 32

@@ -191,6 +191,11 @@ def test_it_refuses_a_credential_in_the_address_even_beside_a_good_one(
                 assert code(caller("GET", f"/api/admin/{path}?{name}={value}")) == (401, "credential_in_query")
     sign_in = stranger("POST", f"/api/admin/session?{name}=x", {"key": server.admin_key}, headers={"X-QM-CSRF": "1"})
     assert code(sign_in) == (401, "credential_in_query")
+    for _ in range(10):  # far more than the budget of failures by now
+        assert code(stranger("GET", f"/api/admin/me?{name}=wrong")) == (401, "credential_in_query")
+    assert code(stranger("GET", "/api/admin/me")) == (401, "unauthorized")
+    right = {"Authorization": f"Bearer {server.admin_key}"}
+    assert stranger("GET", "/api/admin/me", headers=right).status_code == 200
     assert owner("GET", "/api/admin/me").status_code == 200
 
 

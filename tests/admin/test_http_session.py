@@ -14,7 +14,6 @@ from tests.harness import Server
 SIGN_IN = "/api/admin/session"
 
 
-@pytest.mark.req("ADM-059")
 def test_it_signs_in_with_the_key_in_the_body_and_answers_who_that_is(server: Server, callers: Callers) -> None:
     answer = callers.page()("POST", SIGN_IN, {"key": server.admin_key})
 

@@ -141,7 +141,6 @@ async def test_it_makes_one_room_of_two_creations_at_the_same_time(house: House,
     assert len({answer.view.room.salt for answer in answers}) == 1
 
 
-@pytest.mark.req("ENG-019")
 async def test_it_counts_generations_over_deletions(house: House, process: Process) -> None:
     for generation in range(1, 4):
         saved = await save(process, targetUrl=TARGET)
@@ -203,7 +202,6 @@ async def test_it_keeps_what_was_compiled_from_a_copy_that_did_not_change(proces
     assert await process.rooms.reload(RoomId("shop")) is copy
 
 
-@pytest.mark.req("ADM-135")
 async def test_it_answers_a_change_of_state_and_rate_before_its_commit(house: House, process: Process) -> None:
     await save(process, targetUrl=TARGET)
     await house.stop_drainer()
@@ -221,7 +219,6 @@ async def journaled(house: House, number: int) -> bool:
     return len(await house.journal()) == number
 
 
-@pytest.mark.req("ADM-134", "ADM-136", "ENG-007")
 async def test_it_claims_no_change_that_is_not_committed_and_makes_it_hold_when_repeated(
     house: House, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +436,7 @@ async def test_made_up_ids_cost_a_bounded_number_of_look_ups(process: Process) -
     assert len(asked) < 400
 
 
+@pytest.mark.req("ADM-137")
 async def test_it_starts_without_stores_and_finds_the_rooms_when_they_are_there(house: House, process: Process) -> None:
     await process.make()
     lost = Process(type(house.valkey)("unix:///nonexistent.sock", timeout_ms=100), house.postgres, house.prefix)

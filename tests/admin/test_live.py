@@ -1,0 +1,341 @@
+"""Frames of the console's stream: what full frames and deltas add up to, slow readers, outages, credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.core.errors import Unavailable
+from app.core.ids import RoomId
+from app.core.runtime import Runtime
+from app.core.secret import Secret
+from app.core.settings import Settings
+from app.domain.keyring import Keyring
+from app.domain.principal import OWNER_BY_KEY, Principal
+from app.domain.room import RoomConfig, RoomState
+from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.valkey import Valkey
+from app.services import live
+from app.services.admin_health import AdminHealth
+from app.services.live import REVOKED, LiveFeed, Stream
+from app.services.room_object import room_object
+from app.services.sessions import Sessions
+from tests.admin.conftest import House, Process
+
+TARGET = "https://shop.example"
+ACTOR = "ADMIN_KEY"
+
+
+class Desk:
+    """A process with a feed whose ticks a test makes itself."""
+
+    def __init__(self, process: Process, valkey: Valkey, house: House) -> None:
+        self.process = process
+        self.table = RateLimiter.create("test", workers=1, max_keys=1000)
+        keyring = Keyring("s" * 32)
+        self.sessions = Sessions(
+            keyring=keyring, admin_key=Secret("k" * 16), store=AdminStore(valkey, process.prefix), now=live.wall_ms
+        )
+        settings = Settings(workers=1)
+        runtime = Runtime(settings, "", "", "i:test", self.table.name, live.wall_ms(), 1, True)
+        self.limiter = RateLimiter.attach(self.table.name, 0)
+        self.health = AdminHealth(
+            runtime=runtime,
+            valkey=valkey,
+            postgres=house.postgres,
+            commits=process.commits,
+            rooms=process.service,
+            limiter=self.limiter,
+            keyring=keyring,
+        )
+        self.feed = LiveFeed(rooms=process.service, health=self.health, sessions=self.sessions, workers=1)
+
+    async def open(self, principal: Principal = OWNER_BY_KEY) -> Stream:
+        """A stream; the feed's own clock stands still."""
+        stream = await self.feed.open(principal)
+        if self.feed._task is not None:
+            self.feed._task.cancel()
+        return stream
+
+    async def tick(self) -> None:
+        await self.feed._tick()
+
+    async def shown(self) -> list[dict[str, Any]]:
+        """What ``GET /api/admin/rooms`` would answer now."""
+        return [plain(room_object(view)) for view in await self.process.service.views()]
+
+    async def close(self) -> None:
+        await self.feed.stop()
+        self.limiter.close()
+        self.table.close()
+
+
+@pytest.fixture
+async def desk(house: House, process: Process) -> AsyncIterator[Desk]:
+    desk = Desk(process, house.valkey, house)
+    yield desk
+    await desk.close()
+
+
+def plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def data_of(event: bytes | None) -> Any:
+    assert event is not None
+    head, _, rest = event.partition(b"\ndata: ")
+    assert head.startswith(b"id: ")
+    assert head.endswith(b"\nevent: stats")
+    assert rest.endswith(b"\n\n")
+    return json.loads(rest)
+
+
+class Console:
+    """A client that applies frames as documented."""
+
+    def __init__(self) -> None:
+        self.rooms: dict[str, dict[str, Any]] = {}
+        self.frame: Any = None
+
+    def apply(self, event: bytes | None) -> bool:
+        self.frame = data_of(event)
+        if not self.frame["delta"]:
+            self.rooms = {}
+        for room in self.frame["rooms"]:
+            self.rooms[room["id"]] = room
+        for room_id in self.frame["removed"]:
+            del self.rooms[room_id]
+        return bool(self.frame["delta"])
+
+
+async def change_something(process: Process, rooms: list[str]) -> None:
+    """A few random changes through the engine, committed or not."""
+    for _ in range(secrets.randbelow(8)):
+        kind, room_id = secrets.randbelow(6), secrets.choice(rooms)
+        if kind == 0:
+            await process.engine.update(RoomId(room_id), {"rate_per_minute": secrets.randbelow(1000)}, actor=ACTOR)
+        elif kind == 1:
+            state = secrets.choice([RoomState.ACTIVE, RoomState.PAUSED, RoomState.BYPASS])
+            await process.engine.update(RoomId(room_id), {"state": state}, actor=ACTOR)
+        elif kind == 2:
+            await process.engine.update(RoomId(room_id), {"name": secrets.token_hex(4)}, actor=ACTOR)
+        elif kind == 3:
+            rooms.append(f"n{secrets.token_hex(4)}")
+            await process.make(rooms[-1])
+        elif len(rooms) > 1:
+            await process.service.delete(room_id, actor=ACTOR)
+            rooms.remove(room_id)
+            if kind == 5:
+                await process.make(room_id)
+                rooms.append(room_id)
+
+
+@pytest.mark.req("ADM-098")
+async def test_frames_add_up_to_the_list_with_two_hundred_rooms_and_random_changes(desk: Desk) -> None:
+    process = desk.process
+    rooms = [f"room-{number}" for number in range(200)]
+    for start in range(0, 200, 50):
+        await asyncio.gather(*(process.make(room_id) for room_id in rooms[start : start + 50]))
+    stream, console, deltas = await desk.open(), Console(), 0
+
+    for _ in range(25):
+        event = await stream.next()
+        deltas += console.apply(event)
+        assert list(console.rooms.values()) == await desk.shown()
+        assert console.frame["totals"]["rooms"] == len(rooms)
+        await change_something(process, rooms)
+        await desk.tick()
+
+    assert deltas > 5
+
+
+async def test_a_room_made_again_under_its_id_makes_a_full_frame(desk: Desk) -> None:
+    process = desk.process
+    for room_id in ("a", "b"):
+        await process.make(room_id)
+    stream = await desk.open()
+    for _ in range(2):
+        await stream.next()
+        await desk.tick()
+    assert data_of(await stream.next())["delta"] is True
+
+    await process.service.delete("a", actor=ACTOR)
+    await process.make("a")
+    await desk.tick()
+
+    frame = data_of(await stream.next())
+    assert frame["delta"] is False
+    assert [(room["id"], room["generation"]) for room in frame["rooms"]] == [("b", 1), ("a", 2)]
+
+
+async def test_a_slow_reader_gets_the_newest_state_and_no_pile(desk: Desk) -> None:
+    process = desk.process
+    await process.make("shop")
+    slow, quick = await desk.open(), await desk.open()
+    for stream in (slow, quick):
+        await stream.next()
+    for rate in range(1, 20):
+        await process.engine.update(RoomId("shop"), {"rate_per_minute": rate}, actor=ACTOR)
+        await desk.tick()
+        await quick.next()
+
+    frame = data_of(await slow.next())
+    assert (frame["delta"], frame["rooms"][0]["rate"]) == (False, 19)
+    await desk.tick()
+    assert data_of(await slow.next())["delta"] is True
+    assert data_of(await quick.next())["delta"] is True
+
+
+async def test_a_new_stream_sees_its_own_moment_and_takes_nothing_from_the_others(desk: Desk) -> None:
+    process = desk.process
+    await process.make("shop")
+    first = await desk.open()
+    for _ in range(2):
+        await first.next()
+        await desk.tick()
+    await first.next()
+
+    await process.engine.update(RoomId("shop"), {"rate_per_minute": 77}, actor=ACTOR)
+    second = await desk.open()
+    assert data_of(await second.next())["rooms"][0]["rate"] == 77
+    await desk.tick()
+
+    frame = data_of(await first.next())
+    assert (frame["delta"], [room["rate"] for room in frame["rooms"]]) == (True, [77])
+    assert data_of(await second.next())["delta"] is False
+
+
+@pytest.mark.req("ADM-099")
+async def test_frames_go_on_with_the_last_figures_while_valkey_is_away(desk: Desk, house: House) -> None:
+    process = desk.process
+    await process.make("shop")
+    await process.make("lost")
+    for key in await house.valkey.execute("KEYS", f"{house.prefix}{{lost}}*"):
+        await house.valkey.execute("DEL", key)
+    stream = await desk.open()
+    frame = data_of(await stream.next())
+    shop, lost = frame["rooms"]
+    assert (shop["recovering"], lost["recovering"], lost["waiting"], frame["removed"]) == (False, True, None, [])
+    assert frame["backend"] == {"ok": False, "recovering": 1}
+    assert frame["totals"]["incident"]["code"] == "room_recovering"
+    assert frame["totals"]["incident"]["roomId"] == "lost"
+
+    gone = Valkey("unix:///nonexistent.sock", timeout_ms=100)
+    process.engine._loader._valkey = gone
+    desk.health._valkey = gone
+    for _ in range(2):
+        await desk.tick()
+        frame = data_of(await stream.next())
+    shop, lost = frame["rooms"] or (await desk.shown())
+    assert (shop["stale"], shop["waiting"], shop["recovering"]) == (True, 0, False)
+    assert (lost["stale"], lost["waiting"]) == (True, None)
+    assert shop["staleSince"] <= frame["ts"]
+    assert frame["backend"]["ok"] is False
+    assert frame["removed"] == []
+    assert frame["totals"]["incident"]["code"] == "valkey_down"
+    assert frame["server"]["status"] == "degraded"
+    await gone.close()
+
+
+async def test_streams_have_a_cap_and_free_their_place(desk: Desk) -> None:
+    streams = [await desk.open() for _ in range(live.STREAMS_MAX)]
+
+    with pytest.raises(Unavailable) as caught:
+        await desk.open()
+
+    assert (caught.value.status, caught.value.code) == (503, "too_many_streams")
+    assert caught.value.headers["Retry-After"] == "10"
+    desk.feed.close(streams[0])
+    await desk.open()
+
+
+async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
+    cookie, session = desk.sessions.begin(OWNER_BY_KEY)
+    _, other = desk.sessions.begin(OWNER_BY_KEY)
+    ended, kept, by_key = await desk.open(session), await desk.open(other), await desk.open()
+    elsewhere = Sessions(
+        keyring=Keyring("s" * 32), admin_key=Secret("k" * 16), store=desk.sessions._store, now=live.wall_ms
+    )
+    await elsewhere.end([cookie])
+    for stream in (ended, kept, by_key):
+        await stream.next()
+
+    await desk.tick()
+    await desk.tick()
+
+    assert await ended.next() is REVOKED
+    assert await ended.next() is None
+    for stream in (kept, by_key):
+        assert data_of(await stream.next())["delta"] is False
+
+
+async def test_an_expired_session_loses_its_stream(desk: Desk) -> None:
+    _, session = desk.sessions.begin(OWNER_BY_KEY)
+    stream = await desk.open(session)
+    await stream.next()
+    desk.sessions._now = lambda: live.wall_ms() + 12 * 3600 * 1000
+
+    await desk.tick()
+
+    assert await stream.next() is REVOKED
+
+
+async def test_a_stream_that_cannot_be_confirmed_stays_for_a_while_and_ends_without_revoked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, session = desk.sessions.begin(OWNER_BY_KEY)
+    stream = await desk.open(session)
+    await stream.next()
+    gone = Valkey("unix:///nonexistent.sock", timeout_ms=100)
+    desk.sessions._store = AdminStore(gone, "x:")
+
+    await desk.tick()
+    assert data_of(await stream.next())["delta"] is False
+    monkeypatch.setattr(live, "UNVERIFIED_SEC", 0.0)
+    await desk.tick()
+
+    assert await stream.next() is None
+    await gone.close()
+
+
+async def test_the_worst_wait_leaves_out_rooms_that_stand_still(desk: Desk) -> None:
+    views = []
+    for room_id, state, waiting, rate in (
+        ("a", RoomState.ACTIVE, 30, 60),
+        ("b", RoomState.ACTIVE, 10, 60),
+        ("c", RoomState.PAUSED, 99, 60),
+        ("d", RoomState.ACTIVE, 5, 0),
+        ("e", RoomState.PAUSED, 0, 60),
+        ("f", RoomState.BYPASS, 70, 60),
+    ):
+        views.append(await standing(desk, room_id, state=state, waiting=waiting, rate_per_minute=rate))
+
+    assert live.worst_wait(views) == {"sec": 30, "kind": "estimate", "roomId": "a", "excluded": 2, "notAdmitting": 2}
+    standing_still = {"sec": None, "kind": "infinite", "roomId": None, "excluded": 0, "notAdmitting": 2}
+    nobody = {"sec": 0, "kind": "estimate", "roomId": None, "excluded": 0, "notAdmitting": 0}
+    assert live.worst_wait(views[2:4]) == standing_still
+    assert live.worst_wait(views[4:]) == nobody
+    assert live.worst_wait([])["sec"] is None
+    shown = {view.room.id: room_object(view) for view in views}
+    assert (shown["a"]["estWaitSec"], shown["a"]["estWaitInfinite"]) == (30, False)
+    assert (shown["c"]["estWaitSec"], shown["c"]["estWaitInfinite"]) == (None, True)
+    assert (shown["d"]["estWaitSec"], shown["d"]["estWaitInfinite"]) == (None, True)
+    assert (shown["e"]["estWaitSec"], shown["e"]["estWaitInfinite"]) == (0, False)
+
+
+async def standing(desk: Desk, room_id: str, **figures: Any) -> Any:
+    """A view of a room with these figures."""
+
+    config = RoomConfig(RoomId(room_id), room_id, TARGET)
+    await desk.process.engine.create(config, gen=1, salt=bytes(16), actor=ACTOR)
+    view = await desk.process.service.view(room_id)
+    assert view.figures is not None
+    release = 0.0 if figures["state"] is not RoomState.ACTIVE else float(figures["rate_per_minute"])
+    return replace(view, figures=replace(view.figures, release_per_min=release, **figures))
