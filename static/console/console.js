@@ -12,14 +12,19 @@ import { Toasts } from "./toasts.js";
 import { PanelHost } from "./dialogs.js";
 import { live, totals } from "./store.js";
 import { focusRooms } from "./keyboard.js";
+import { watchRestarts } from "./restart.js";
 
-/** The tab's title carries the number waiting (CON-042). */
+/** The tab's title carries the number waiting, and a sign while something is wrong (CON-042). */
 function titled() {
   return effect(() => {
     const waiting = totals.value?.waiting;
-    document.title = waiting ? `(${number(waiting)}) Queue Manager` : "Queue Manager";
+    const alarmed = totals.value?.incident ? "⚠ " : "";
+    document.title = alarmed + (waiting ? `(${number(waiting)}) Queue Manager` : "Queue Manager");
   });
 }
+
+/** Reads out the incident of the badge when it is a new one (CON-226). */
+const Alarm = () => html`<p class="unseen" role="alert">${totals.value?.incident?.text ?? ""}</p>`;
 
 /** Greys every figure while frames do not come; nothing moves by it. */
 function marked() {
@@ -29,12 +34,14 @@ function marked() {
 export function Console() {
   useEffect(titled, []);
   useEffect(marked, []);
+  useEffect(watchRestarts, []);
   return html`
     <a class="skip skip-page" href="#rooms" onClick=${focusRooms}>${t("skip.rooms")}</a>
     <${Header} />
     <${Totals} />
     <${Strip} />
     <main id="rooms" tabindex="-1" aria-label=${t("rooms")}><${RoomList} /></main>
+    <${Alarm} />
     <${Toasts} />
     <${PanelHost} />
   `;

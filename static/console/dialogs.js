@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
 import { dropPanel, panels } from "./panels.js";
-import { roomOf } from "./store.js";
+import { order, roomOf } from "./store.js";
 import { words } from "./toasts.js";
 import { alarm, cross } from "./icons.js";
 
@@ -51,7 +51,7 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
     event.preventDefault();
     leave();
   };
-  const gone = roomId !== undefined && roomOf(roomId).value === null;
+  const gone = roomId !== undefined && order.value !== null && roomOf(roomId).value === null;
   return html`
     <dialog class=${kind} ref=${box} aria-label=${label ?? title} onClose=${closed}
       onCancel=${(event) => (event.preventDefault(), leave())}

@@ -101,7 +101,7 @@ export class RoomForm {
     const named = refusal.code === "target_url_required" ? ["targetUrl"] : refusal.code === "invalid_room_id" ? ["id"] : refusal.fields.map(place);
     const known = named.filter((name) => this.names.includes(name));
     batch(() => {
-      this.refusals.value = Object.fromEntries(known.map((name) => [name, words(refusal)]));
+      this.refusals.value = Object.fromEntries(known.map((name, place) => [name, place === 0 ? words(refusal) : t("form.refused")]));
       if (known.length > 0) return;
       const unsure = refusal.status === 0 || refusal.status === 503;
       this.problem.value = unsure ? `${words(refusal)} ${t("form.unsure")}` : words(refusal);

@@ -2,8 +2,9 @@
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { may, me } from "./session.js";
-import { server } from "./store.js";
-import { lock, mark, plus } from "./icons.js";
+import { server, totals } from "./store.js";
+import { alarm, lock, mark, plus } from "./icons.js";
+import { focusRoom } from "./keyboard.js";
 import { Menu } from "./menu.js";
 import { Tip } from "./tip.js";
 import { openRoomForm } from "./room_form.js";
@@ -15,6 +16,20 @@ export function Who() {
   return html`<p class="who"><b>${person.name}</b>${right && html`<span> · ${right}</span>`}</p>`;
 }
 
+/** The most serious incident, and how many more there are; the only filled red on the page (CON-038). */
+function Incident() {
+  const worst = totals.value?.incident;
+  if (!worst) return null;
+  const more = totals.value.incidents - 1;
+  const words = html`${alarm()}<span>${worst.text}</span>`;
+  return html`
+    ${worst.roomId
+      ? html`<button type="button" class="badge-head badge-bad" onClick=${() => focusRoom(worst.roomId)}>${words}</button>`
+      : html`<span class="badge-head badge-bad">${words}</span>`}
+    ${more > 0 && html`<span class="badge-head badge-more" aria-label=${t("incident.more", { n: more })}>+${more}</span>`}
+  `;
+}
+
 function Insecure() {
   if (!server.value?.insecureConfig) return null;
   return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")}>${lock()}insecure config<//>`;
@@ -24,7 +39,7 @@ export function Header() {
   return html`
     <header class="bar">
       <p class="brand">${mark()}<span>Queue Manager</span></p>
-      <p class="bar-badges"><${Insecure} /></p>
+      <div class="bar-badges"><${Incident} /><${Insecure} /></div>
       <${Who} />
       <${Menu} />
       ${may("write") && html`<button type="button" class="button bar-new" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}

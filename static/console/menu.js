@@ -1,5 +1,5 @@
 /** The Console menu: opens over the page and pushes nothing aside (CON-030). */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { setLanguage, t } from "./i18n.js";
 import { language, nextTheme, theme } from "./prefs.js";
@@ -37,7 +37,7 @@ export function Menu() {
     setOpen(false);
     if (back) opener.current.focus();
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (open) root.current.querySelector("[role='menuitem']").focus();
   }, [open]);
   const onKeyDown = (event) => {
@@ -47,7 +47,7 @@ export function Menu() {
     event.preventDefault();
   };
   return html`
-    <div class="menu" ref=${root} onKeyDown=${onKeyDown} onFocusOut=${(event) => open && !root.current.contains(event.relatedTarget) && close(false)}>
+    <div class="menu" ref=${root} onKeyDown=${onKeyDown} onFocusOut=${(event) => open && !event.currentTarget.contains(event.relatedTarget) && close(false)}>
       <button type="button" class="button quiet" ref=${opener} aria-haspopup="menu" aria-expanded=${open} onClick=${() => setOpen(!open)}>
         ${t("menu")}${chevron()}
       </button>

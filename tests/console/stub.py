@@ -42,6 +42,7 @@ class State:
         self.refuse: dict[str, Any] | None = None
         self.delay = 0.0
         self.silent = False
+        self.cut = False
         self.revision = 0
         self.locked = 0
         self.warnings: list[dict[str, str]] = []
@@ -56,10 +57,19 @@ class State:
         self.can = dict(CAN)
         self.page_limit = 0
         self.asked: list[str] = []
+        self.sent: list[Any] = []
+        self.unsure = False
+        self.incident: dict[str, Any] | None = None
         self.server = {
-            "instance": "i:7f3a9c", "instances": 3, "partial": False, "version": "1.0.0", "startedAt": 1, "uptimeSec": 1,
-            "status": "ok", "insecureConfig": 1,
-        }  # fmt: skip
+            "instance": "i:7f3a9c",
+            "instances": 3,
+            "partial": False,
+            "version": "1.0.0",
+            "startedAt": 1,
+            "uptimeSec": 1,
+            "status": "ok",
+            "insecureConfig": 1,
+        }
 
     def now(self) -> int:
         return int(time.time() * 1000)
@@ -109,7 +119,10 @@ async def _credential(request: Request) -> response.HTTPResponse | None:
         return refuse(401, "unauthorized", "A valid key is required.")
     if request.method not in ("GET", "HEAD") and not request.headers.get("x-qm-csrf"):
         return refuse(403, "csrf_required", "This change needs the X-QM-CSRF header from the console's own page.")
+    if state.unsure:
+        return refuse(503, "storage_unavailable", "The credential cannot be checked.", retryAfterSec=5)
     if request.method != "GET" and "/rooms" in request.path:
+        state.sent.append([request.path.removeprefix("/api/admin"), request.json])
         await asyncio.sleep(state.delay)
         if state.refuse:
             return refuse(**state.refuse)
@@ -167,7 +180,14 @@ def totals() -> dict[str, Any]:
     }
     if not moving and excluded:
         found |= {"sec": None, "kind": "infinite", "roomId": None}
-    return {"rooms": len(state.rooms), "preQueue": 0, **sums, "worstWait": found, "incident": None, "incidents": 0}
+    return {
+        "rooms": len(state.rooms),
+        "preQueue": 0,
+        **sums,
+        "worstWait": found,
+        "incident": state.incident,
+        "incidents": 2 if state.incident else 0,
+    }
 
 
 def frame(delta: bool, rooms: list[dict[str, Any]], removed: list[str]) -> str:
@@ -194,6 +214,9 @@ async def events(request: Request) -> None:
     )
     cookie, known, number = request.cookies.get("qm_console", ""), {}, 0
     while cookie in state.sessions:
+        if state.cut:
+            state.cut = False
+            return
         if not state.silent:
             number += 1
             now = {key: json.dumps(room) for key, room in state.rooms.items()}
@@ -281,7 +304,7 @@ async def stub_room(request: Request, room_id: str) -> response.HTTPResponse:
 
 @app.get("/stub/state")
 async def stub_state(_: Request) -> response.HTTPResponse:
-    return response.json({"rooms": state.rooms, "asked": state.asked})
+    return response.json({"rooms": state.rooms, "asked": state.asked, "sent": state.sent})
 
 
 app.static("/fonts", ROOT / "static/fonts", name="fonts")

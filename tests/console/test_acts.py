@@ -1,0 +1,191 @@
+"""The acts of a card: what acts at once, what asks first, and the eject that is armed before it acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import Stub, card, wait_for
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.req("CON-089")
+def test_it_pauses_and_resumes_without_a_question(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    shop = card(page, "Shop")
+    shop.get_by_role("button", name="Pause").click()
+    expect(shop.locator(".badge")).to_have_text("PAUSED")
+    shop.get_by_role("button", name="Resume").click()
+    expect(shop.locator(".badge")).to_have_text("ACTIVE")
+    card(page, "Newsroom").get_by_role("button", name="Queue on").click()
+    expect(card(page, "Newsroom").locator(".badge")).to_have_text("ACTIVE")
+
+    assert stub.sent("/rooms/shop/state") == [{"state": "paused"}, {"state": "active"}]
+
+
+@pytest.mark.req("CON-105")
+def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("button", name="Bypass").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Queue off: everyone walks in unqueued. 38 are waiting.")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    stub.room("shop", waiting=41)
+    expect(dialog).to_contain_text("41 are waiting.")
+
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(card(page, "Shop").get_by_role("button", name="Bypass")).to_be_focused()
+    assert stub.sent("/rooms/shop/state") == []
+
+    page.keyboard.press("Enter")
+    dialog.get_by_role("button", name="Turn queue off").click()
+    expect(card(page, "Shop").locator(".badge")).to_have_text("BYPASS")
+
+
+def test_it_never_shows_a_failed_act_as_done(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    stub.set(
+        refuse={"status": 503, "code": "storage_unavailable", "error": "Storage is unavailable.", "retryAfterSec": 5}
+    )
+    card(page, "Shop").get_by_role("button", name="Pause").click()
+
+    expect(page.locator(".toast")).to_contain_text("Shop: state not changed.Storage is unavailable. Still ACTIVE.")
+    expect(card(page, "Shop").locator(".badge")).to_have_text("ACTIVE")
+
+
+def test_it_copies_the_address_of_the_waiting_page(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in(permissions=["clipboard-read", "clipboard-write"])
+    card(page, "Spring drop").get_by_role("button", name="Copy link").click()
+
+    expect(card(page, "Spring drop").get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == f"{stub.url}/w/spring-drop"
+
+
+def test_it_shows_the_address_when_the_browser_refuses_the_clipboard(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }")
+    card(page, "Shop").get_by_role("button", name="Copy link").click()
+
+    expect(page.get_by_role("dialog").get_by_role("textbox")).to_have_value(f"{stub.url}/w/shop")
+    assert page.evaluate("String(getSelection())") == f"{stub.url}/w/shop"
+
+
+def arm(page: Page, ticket: str) -> None:
+    card(page, "Shop").get_by_role("button", name="Visitors").click()
+    page.get_by_label("Ticket number").fill(ticket)
+    page.get_by_role("button", name="Eject").click()
+    expect(page.get_by_role("button", name="Confirm eject")).to_be_visible()
+
+
+@pytest.mark.req("CON-113")
+def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("button", name="Visitors").click()
+    page.get_by_label("Ticket number").fill("5644")
+    page.get_by_role("button", name="Eject").dblclick()
+    expect(page.get_by_text("Eject ticket 5644?")).to_be_visible()
+    assert stub.sent("/rooms/shop/eject") == []
+
+    page.wait_for_timeout(450)
+    button = page.get_by_role("button", name="Confirm eject")
+    button.focus()
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    expect(page.get_by_role("dialog").get_by_text("Ticket 5644. It was waiting.")).to_be_visible()
+    assert stub.sent("/rooms/shop/eject") == [{"ticket": 5644}]
+
+
+def test_it_disarms_on_escape_keep_and_another_ticket(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    arm(page, "5644")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Eject", exact=True)).to_be_visible()
+    expect(page.get_by_label("Ticket number")).to_be_focused()
+
+    page.get_by_role("button", name="Eject").click()
+    page.get_by_role("button", name="Keep").click()
+    expect(page.get_by_role("button", name="Eject", exact=True)).to_be_visible()
+
+    page.get_by_role("button", name="Eject").click()
+    page.get_by_label("Ticket number").fill("12")
+    expect(page.get_by_role("button", name="Eject", exact=True)).to_be_visible()
+
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(card(page, "Shop").get_by_role("button", name="Visitors")).to_be_focused()
+    assert stub.sent("/rooms/shop/eject") == []
+
+
+def test_it_disarms_by_itself_after_30_seconds(signed_in: Callable[..., Page]) -> None:
+    page = signed_in()
+    page.clock.install()
+    arm(page, "5644")
+    expect(page.get_by_text("disarms in 30 s")).to_be_visible()
+    page.clock.run_for(6000)
+    expect(page.get_by_text("disarms in 24 s")).to_be_visible()
+    page.clock.run_for(25_000)
+
+    expect(page.get_by_role("button", name="Eject", exact=True)).to_be_visible()
+
+
+def test_it_stays_armed_over_frames(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    arm(page, "5644")
+    page.evaluate("window.armed = document.querySelector('[data-armed]')")
+    stub.room("shop", lastTicket=5650)
+
+    expect(page.get_by_text("Last ticket given: 5,650.")).to_be_visible()
+    assert page.evaluate("window.armed === document.querySelector('[data-armed]')")
+
+
+def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -> None:
+    page = signed_in()
+    arm(page, "999999")
+    page.wait_for_timeout(450)
+    page.get_by_role("button", name="Confirm eject").click()
+
+    expect(page.get_by_text("Ticket 999999 was never given in this room.")).to_be_visible()
+
+
+@pytest.mark.req("CON-107")
+def test_it_deletes_only_after_the_id_was_typed(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("button", name="Edit").click()
+    page.get_by_role("button", name="Delete room").click()
+    dialog = page.get_by_role("dialog", name="Delete Shop?")
+    expect(dialog).to_contain_text("38 in line are dropped. Settings are gone. This cannot be undone.")
+    expect(dialog.get_by_role("button", name="Keep the room")).to_be_focused()
+    delete = dialog.get_by_role("button", name="Delete", exact=True)
+    for typed in ("", "sho", "Shop"):
+        dialog.get_by_role("textbox").fill(typed)
+        expect(delete).to_be_disabled()
+    dialog.get_by_role("textbox").fill("shop")
+    delete.click()
+
+    expect(card(page, "Shop")).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.evaluate("document.activeElement !== document.body")
+    wait_for(lambda: "shop" not in stub.state()["rooms"])
+
+
+@pytest.mark.req("CON-054")
+def test_it_says_that_the_room_of_an_open_panel_was_deleted_and_closes_on_a_key(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("button", name="Visitors").click()
+    page.evaluate("fetch('/api/admin/rooms/shop', {method: 'DELETE', headers: {'X-QM-CSRF': '1'}})")
+
+    expect(page.get_by_role("dialog")).to_contain_text("This room was deleted.")
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(card(page, "Shop")).to_have_count(0)

@@ -1,0 +1,216 @@
+"""Frames: what they change, what they must never move, and how old figures are marked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import Stub, card, wait_for
+from tests.console.rooms import new_room
+
+pytestmark = pytest.mark.browser
+
+BOXES = """() => [...document.querySelectorAll('#app *')]
+  .filter(e => !e.closest('svg, .unseen, .skip, .toasts, .swap, .tip') && e.getClientRects().length)
+  .filter(e => e.matches('button, input, article, dt, .dial, .notice, .flow, .figures, .total, .live-block'))
+  .map(e => { const r = e.getBoundingClientRect(); return [e.tagName, r.x, r.y, r.width, r.height].join(' '); })"""
+"""Places and sizes of everything that has a place of its own."""
+WIDEST = {
+    "waiting": 104_118, "active": 12_500, "occupancy": 12_500, "maxConcurrent": 20_000, "passesOutstanding": 1234,
+    "joinsPerMin": 10_400, "passedLastMinute": 10_000, "estWaitSec": 392_400,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "th"])
+@pytest.mark.parametrize("width", [1440, 1280, 1024, 390])
+def test_it_moves_no_box_when_the_figures_get_their_widest(
+    signed_in: Callable[..., Page], stub: Stub, width: int, language: str
+) -> None:
+    stub.room("shop", **dict.fromkeys(WIDEST, 1))
+    page = signed_in(width=width, language=language)
+    waiting = page.locator("article").first.locator(".figure-xl")
+    expect(waiting).to_have_text("1")
+    page.evaluate("document.fonts.ready")
+    before = page.evaluate(BOXES)
+
+    stub.room("shop", **WIDEST)
+    expect(waiting).to_have_text("104,118")
+
+    assert page.evaluate(BOXES) == before
+    assert len(before) > 100
+
+
+@pytest.mark.parametrize("language", ["en", "th"])
+def test_it_moves_no_box_when_state_and_rate_change(signed_in: Callable[..., Page], stub: Stub, language: str) -> None:
+    page = signed_in(language=language)
+    page.evaluate("document.fonts.ready")
+    before = page.evaluate(BOXES)
+    badge = page.locator("article").first.locator(".badge")
+
+    for state, rate in (("paused", 60), ("active", 0), ("bypass", 100_000)):
+        stub.room("shop", state=state, rate=rate)
+        expect(badge).to_have_text(state.upper())
+        assert page.evaluate(BOXES) == before
+
+
+@pytest.mark.req("CON-047")
+def test_it_adds_and_removes_cards_in_the_servers_order(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("textbox").focus()
+    rooms = stub.state()["rooms"]
+    stub.set(
+        rooms={
+            **{k: v for k, v in rooms.items() if k != "checkout"},
+            "late": new_room(id="late", targetUrl="https://late.example"),
+        }
+    )
+
+    expect(page.get_by_role("article")).to_have_count(6)
+    expect(card(page, "late")).to_be_visible()
+    names = page.locator("article h2").all_inner_texts()
+    assert names == ["Shop", "Spring drop", "Support chat", "Arena tickets", "Newsroom", "late"]
+    expect(card(page, "Shop").get_by_role("textbox")).to_be_focused()
+
+
+def test_it_marks_figures_as_old_when_frames_stop_and_lets_the_strip_wait_for_the_hand(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    card(page, "Shop").get_by_role("textbox").focus()
+    stub.set(silent=True)
+    expect(page.get_by_text("Not live", exact=True)).to_be_visible(timeout=15_000)
+    expect(page.locator("html[data-old]")).to_have_count(1)
+    page.wait_for_timeout(1200)
+    expect(page.locator(".strip-warn")).to_have_count(0)
+
+    page.locator("#rooms").focus()
+    expect(page.locator(".strip-warn")).to_contain_text("Figures are old.")
+    expect(card(page, "Shop").get_by_role("button", name="Pause")).to_be_enabled()
+
+    stub.set(silent=False)
+    expect(page.locator(".live-on")).to_be_visible()
+    expect(page.locator(".strip-warn")).to_have_count(0)
+
+
+@pytest.mark.req("CON-048")
+def test_it_comes_back_with_a_new_ticket_after_a_break(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    before = stub.state()["asked"].count("POST /api/admin/sse-ticket")
+    stub.set(cut=True)
+    wait_for(lambda: stub.state()["asked"].count("POST /api/admin/sse-ticket") == before + 1)
+
+    stub.room("shop", waiting=4321)
+    expect(card(page, "Shop")).to_contain_text("4,321")
+
+
+@pytest.mark.req("CON-080")
+def test_it_shows_unknown_figures_as_a_dash_and_recovering_rooms_as_such(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    known = stub.state()["rooms"]["shop"]
+    figures = dict.fromkeys(
+        ["waiting", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute", "estWaitSec"]
+    )
+    stub.room("shop", **figures, recovering=True)
+    shop = card(page, "Shop")
+    expect(shop.locator(".badge")).to_have_text("RECOVERING")
+    expect(shop.locator("dd").first).to_have_text("–")
+    assert "0" not in "".join(shop.locator(".figure dd").all_inner_texts()).replace("/500", "").replace("500", "")
+    expect(shop.get_by_role("button", name="Pause")).to_be_disabled()
+
+    stub.room("shop", **known)
+    expect(shop.get_by_text("Rebuilt from the journal. Check state and rate.")).to_be_visible()
+    shop.get_by_role("button", name="Dismiss").click()
+    expect(shop.get_by_text("shop.example")).to_be_visible()
+
+
+@pytest.mark.req("CON-064")
+@pytest.mark.req("CON-065")
+@pytest.mark.parametrize(
+    ("sec", "text"),
+    [(40, "40s"), (59, "59s"), (60, "1m"), (89, "1m"), (90, "2m"), (180, "3m"), (3590, "1h"), (4800, "1h20m"),
+     (7200, "2h"), (36_000, "10h"), (392_400, "109h")],
+)  # fmt: skip
+def test_it_writes_waits_short_and_never_cut(signed_in: Callable[..., Page], stub: Stub, sec: int, text: str) -> None:
+    stub.room("shop", estWaitSec=sec)
+    page = signed_in()
+
+    expect(card(page, "Shop").locator(".figure-l").first).to_have_text(text)
+
+
+@pytest.mark.req("CON-066")
+@pytest.mark.req("CON-067")
+@pytest.mark.req("CON-068")
+def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    bound = card(page, "Checkout").get_by_role("button", name="at least 3m")
+    bound.focus()
+    expect(bound).to_have_text("≥3m")
+    expect(card(page, "Checkout").get_by_role("tooltip", name="", exact=False).filter(visible=True)).to_contain_text(
+        "A higher rate will not help."
+    )
+
+    paused = card(page, "Support chat").get_by_role("button", name="no end at the present setting")
+    paused.focus()
+    expect(paused).to_have_text("∞")
+    expect(page.get_by_text("the room is paused. A number comes back when it is resumed.")).to_be_visible()
+    card(page, "Arena tickets").get_by_role("button", name="no end at the present setting").focus()
+    expect(page.get_by_text("the rate is 0. A number comes back when the rate is raised.")).to_be_visible()
+
+    stub.room("support", waiting=0, estWaitInfinite=False, estWaitSec=0)
+    expect(card(page, "Support chat").locator(".figure-l").first).to_have_text("0s")
+
+
+@pytest.mark.req("CON-060")
+@pytest.mark.req("CON-062")
+def test_it_gives_capacity_a_denominator_and_names_holders_of_passes(signed_in: Callable[..., Page]) -> None:
+    page = signed_in()
+
+    expect(card(page, "Checkout").locator(".figure-cap")).to_contain_text("25/25")
+    expect(card(page, "Checkout").locator(".figure-note")).to_have_text("+5 holding passes")
+    expect(card(page, "Newsroom").locator(".figure-cap")).to_contain_text("0/∞")
+    expect(card(page, "Newsroom").locator(".figure-note")).to_have_text("")
+
+
+def test_it_tells_of_the_worst_incident_and_of_a_restart(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    stub.set(
+        incident={
+            "code": "room_recovering",
+            "roomId": "support",
+            "text": "Support chat is being rebuilt from the journal",
+        }
+    )
+    page.locator(".badge-bad").click()
+    expect(page.get_by_role("heading", name="Support chat")).to_be_focused()
+    expect(page.locator(".badge-more")).to_have_text("+1")
+    assert page.title() == "⚠ (16,604) Queue Manager"
+
+    stub.set(
+        server={
+            "instance": "i:7f3a9c",
+            "instances": 1,
+            "version": "1.0.1",
+            "startedAt": 1_790_000_000_000,
+            "insecureConfig": 0,
+        }
+    )
+    expect(page.locator(".toast")).to_contain_text("The server restarted at")
+    expect(page.locator(".toast")).to_contain_text("Now 1.0.1, this page is 1.0.0.")
+
+
+@pytest.mark.req("CON-035")
+@pytest.mark.req("CON-036")
+def test_it_leaves_rooms_that_stand_still_out_of_the_worst_wait(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    worst = page.locator(".total-worst")
+    expect(worst).to_contain_text("1h23m")
+    expect(worst).to_contain_text("excludes 2 at ∞")
+
+    for room_id in stub.state()["rooms"]:
+        stub.room(room_id, waiting=3, estWaitSec=None, estWaitInfinite=True)
+    expect(worst).to_contain_text("∞")
+    expect(worst).to_contain_text("6 not admitting")
