@@ -125,8 +125,8 @@ async def test_it_acts_by_a_new_state_and_rate_at_the_next_tick_and_answer(world
     paused = await world.check(browsers[-1])
     await world.tick(5)
 
-    assert before == 29
-    assert before - faster == 10
+    assert before in (28, 29, 30)
+    assert 9 <= before - faster <= 12
     assert paused.reason is Reason.PAUSED
     assert (await world.figures()).waiting == faster
 
