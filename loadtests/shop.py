@@ -6,6 +6,7 @@ would paste, runs as a process and an origin of its own, and stands for the site
 
 from __future__ import annotations
 
+import contextlib
 import html
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,7 +46,8 @@ def serve(port: int, queue: str, room: str, host: str = "127.0.0.1") -> None:
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a visitor who was sent to the line
+                self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
             """Keep the terminal for the demo's own words."""
