@@ -14,6 +14,7 @@ from app.infrastructure.keys import ack_channel, control_channel, poke_channel, 
 from app.infrastructure.leases import DrainLeases
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
+from app.services.recovery import RebuildRequests
 from workers.runner import Background
 
 
@@ -26,7 +27,7 @@ async def run(background: Background) -> None:
         outboxes=EngineJobs(prefix, LuaLoader(valkey)),
         journal=journal,
         publish=lambda text: valkey.execute("PUBLISH", ack_channel(prefix), text),
-        ask_rebuild=lambda room: valkey.execute("PUBLISH", control_channel(prefix), f"rebuild {room}"),
+        ask_rebuild=RebuildRequests(lambda text: valkey.execute("PUBLISH", control_channel(prefix), text)).ask,
         rooms=RoomList(valkey, prefix, journal).read,
         lease=DrainLeases(valkey, prefix, background.runtime.instance_id).hold if shared else None,
     )

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import ujson
-
 from app.core.ids import RoomId
 from app.domain.fold import RoomFold
 from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, TICKET_BYTES, Flag, pack_header
 from app.domain.room import RoomConfig
-from app.domain.room_codec import config_from_json
+from app.domain.room_codec import config_from_json, config_to_json, field_text
 from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
@@ -45,8 +43,6 @@ class RoomImage:
 
     room_id: RoomId
     config: RoomConfig
-    config_json: dict[str, Any]
-    """The same by snake_case field name; empty for a room that is deleted."""
     salt: bytes
     header: dict[str, float]
     records: RoomFold
@@ -62,13 +58,10 @@ class RoomImage:
         return self.records.last_ticket
 
     def cfg(self) -> dict[str, bytes]:
-        """Fields of the room's configuration hash: JSON values by snake_case name, and the salt; {} when deleted."""
-        if not self.config_json:
+        """The room's configuration hash: JSON texts by field name, and the salt; {} for a deleted room."""
+        if self.header.get("deleted"):
             return {}
-        fields = {
-            name: ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False).encode()
-            for name, value in self.config_json.items()
-        }
+        fields = {name: field_text(value).encode() for name, value in config_to_json(self.config).items()}
         return {**fields, "salt": self.salt}
 
     def header_bytes(self, epoch: int) -> bytes:
@@ -101,7 +94,6 @@ def make_image(fold: RoomFold) -> RoomImage:
     return RoomImage(
         config.id,
         config,
-        fold.config,
         fold.salt,
         header,
         fold,
@@ -116,7 +108,7 @@ def _tombstone(fold: RoomFold, config: RoomConfig) -> RoomImage:
     states = b"\0" * fold.last_ticket
     header = _counted(fold, states, 0) | _clocks(fold) | {"deleted": 1, "head": fold.last_ticket}
     nothing = RoomFold(fold.now_ms, seq=fold.seq, last_ticket=fold.last_ticket)
-    return RoomImage(config.id, config, {}, fold.salt, header, nothing, {}, [], b"")
+    return RoomImage(config.id, config, fold.salt, header, nothing, {}, [], b"")
 
 
 def _configured(config: RoomConfig) -> dict[str, float]:

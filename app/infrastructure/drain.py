@@ -146,6 +146,9 @@ class Drainer:
         answers = await self._outboxes.drain_many([(room, self._due[room].committed) for room in due], limit)
         if all(isinstance(answer, StorageUnavailable) and not isinstance(answer, RoomFenced) for answer in answers):
             raise answers[0]
+        for room, answer in zip(due, answers, strict=True):
+            if isinstance(answer, RoomFenced):
+                await self._ask_rebuild(room)
         batches = [batch for room, answer in zip(due, answers, strict=True) if (batch := self._pulled(room, answer))]
         if batches:
             await self._commit(batches)

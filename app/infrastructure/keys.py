@@ -92,11 +92,6 @@ def control_channel(prefix: str) -> str:
     return prefix + "ctl"
 
 
-def drain_lease_key(prefix: str, room: str) -> str:
-    """Instance whose drainer works on a room just now."""
-    return f"{prefix}drain:{room}"
-
-
 def drain_lease(prefix: str, room: str) -> str:
     """Key of the drainer's lease on a room; economy only, nothing depends on it."""
     return f"{prefix}{{{room}}}:lease"

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.clock import mono
 from app.core.ids import RoomId
-from app.infrastructure.keys import drain_lease_key
+from app.infrastructure.keys import drain_lease
 from app.infrastructure.valkey import Valkey
 
 LEASE_SEC: Final = 1.0
@@ -43,4 +43,4 @@ class DrainLeases:
     def _take(self, room: RoomId) -> tuple[object, ...]:
         # GET makes SET answer the holder before: nobody (taken now), this instance, or another one.
         how = "XX" if room in self._until else "NX"
-        return ("SET", drain_lease_key(self._prefix, room), self._holder, how, "GET", "PX", int(LEASE_SEC * 1000))
+        return ("SET", drain_lease(self._prefix, room), self._holder, how, "GET", "PX", int(LEASE_SEC * 1000))

@@ -17,6 +17,8 @@ import ujson
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.facts import UnknownFact
+from app.domain.fold import BrokenJournal
 from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
 from app.infrastructure.rebuild import Overtaken, Rebuilder
@@ -211,12 +213,12 @@ class Recovery:
 
     async def _mend(self, findings: Sequence[Finding]) -> None:
         now = mono()
-        # A room that is fine again, by whomever it was mended, starts from the first pause next time.
-        due = [f for f in findings if self._attempts.setdefault(f.head.room, _Attempts()).next_try <= now]
+        due = [f for f in findings if f.head.room not in self._attempts or self._attempts[f.head.room].next_try <= now]
         if not due:
             return
         for finding in due:
             await self._fence(finding)
+            self._attempts.setdefault(finding.head.room, _Attempts())
         await self._publish(ujson.dumps({"reset": [finding.head.room for finding in due]}))
         # Small rooms first: many of them answer again before one huge one is read.
         async with self._rebuilder.session() as link:
@@ -225,13 +227,13 @@ class Recovery:
 
     async def _fence(self, finding: Finding) -> None:
         head, header = finding.head, finding.header
-        log.warning("room_fenced", room=head.room, reason=finding.reason, gen=head.gen, journal_seq=head.seq)
+        if head.room not in self._attempts:
+            log.warning("room_fenced", room=head.room, reason=finding.reason, gen=head.gen, journal_seq=head.seq)
         if header is not None and not header["fenced"]:
             await self._live.fence(head.room, int(header["gen"]), int(header["epoch"]))
 
     async def _rebuild(self, link: Any, finding: Finding) -> None:
         room = finding.head.room
-        attempts = self._attempts[room]
         log.info("rebuild_started", room=room, events=finding.head.seq)
         try:
             rebuilt = await self._rebuilder.rebuild(link, finding.head)
@@ -240,21 +242,35 @@ class Recovery:
         except Overtaken:
             log.info("rebuild_overtaken", room=room)
             return
+        except (UnknownFact, BrokenJournal) as error:
+            self._postpone(room, str(error))
+            return
         except Exception as error:
-            attempts.next_try = mono() + attempts.pause
-            log.exception("rebuild_failed", room=room, reason=str(error), next_try_sec=attempts.pause)
-            attempts.pause = min(attempts.pause * 2, RETRY_SEC[1])
+            log.exception("rebuild_broke", room=room)
+            self._postpone(room, repr(error))
             return
         if rebuilt is None:
             log.info("rebuild_elsewhere", room=room)
             return
         del self._attempts[room]
-        log.info("rebuild_ended", room=room, events=rebuilt.head.seq, tickets=rebuilt.tickets, seconds=rebuilt.seconds)
+        log.info(
+            "rebuild_ended",
+            room=room,
+            events=rebuilt.head.seq,
+            tickets=rebuilt.tickets,
+            seconds=round(rebuilt.seconds, 2),
+        )
         await self._announce(room)
+
+    def _postpone(self, room: RoomId, reason: str) -> None:
+        attempts = self._attempts[room]
+        attempts.next_try = mono() + attempts.pause
+        log.error("rebuild_failed", room=room, reason=reason, next_try_sec=attempts.pause)
+        attempts.pause = min(attempts.pause * 2, RETRY_SEC[1])
 
 
 class RebuildRequests:
-    """Asks for the rebuild of a room that answered "fenced", at most once a second per room and process.
+    """Asks the recovery of every instance about a room that answered "fenced", at most once a second per room.
 
     ``publish``: send a text to the control channel.
     """

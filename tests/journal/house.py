@@ -149,12 +149,12 @@ class House:
 
     async def lose_everything(self) -> None:
         """Take every key of this instance out of the live store."""
-        cursor = 0
+        cursor: Any = 0
         while True:
             cursor, names = await self.valkey.execute("SCAN", cursor, "MATCH", self.prefix + "*", "COUNT", 1000)
             if names:
                 await self.valkey.execute("UNLINK", *names)
-            if cursor == 0:
+            if int(cursor) == 0:
                 return
 
     def make_recovery(self, resync_sec: float = 0.2) -> Recovery:

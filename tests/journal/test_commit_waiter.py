@@ -97,7 +97,6 @@ async def test_it_gives_up_at_the_deadline_and_refuses_from_then_on(
     assert not waiter.refusing()
 
 
-@pytest.mark.req("FLT-080")
 async def test_it_fails_all_and_refuses_until_the_first_good_commit(waiter: CommitWaiter) -> None:
     tasks = [waiting(waiter, 1), waiting(waiter, 5, room="b")]
     await settle()
