@@ -11,7 +11,7 @@ so the time of a comparison tells nothing that could be used.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -21,14 +21,6 @@ AGENT_MAX_CHARS: Final = 512
 """Connectors cut the User-Agent here (PAG-216), so every digest does: both ways must give the same."""
 _MAPPED_V4: Final = bytes(10) + b"\xff\xff"
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)))
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprints:
-    """Both fingerprints of one request, 16 bytes each."""
-
-    strict: bytes
-    loose: bytes
 
 
 class Digester:
@@ -91,7 +83,15 @@ def normal_chain(chain: str) -> bytes:
 
 def clean_agent(header: bytes) -> bytes:
     """A User-Agent as digests see it: no control characters, bad UTF-8 replaced, at most 512 characters."""
+    return _clean_short(header) if len(header) <= AGENT_MAX_CHARS else _clean(header)
+
+
+def _clean(header: bytes) -> bytes:
     if len(header) <= AGENT_MAX_CHARS and header.isascii() and header.decode("ascii").isprintable():
         return header
     text = header.decode("utf-8", "replace").translate(_CONTROLS)
     return text[:AGENT_MAX_CHARS].encode()
+
+
+_clean_short = lru_cache(2048)(_clean)
+"""Browsers of one build all send the same; made-up values push each other out."""

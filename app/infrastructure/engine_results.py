@@ -2,12 +2,14 @@
 
 Times leave the engine as epoch milliseconds. ``seq`` is the fact whose commit an answer has to wait for
 (0 = nothing to wait for). Codes are numbers across the Lua border; this file is their only table in Python.
+What is made once per request is a named tuple: a frozen dataclass costs four times as much.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from app.domain.room import RoomState
 from app.domain.ticket_state import TicketState as TicketState
@@ -90,8 +92,7 @@ class Via(IntEnum):
     INLINE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(NamedTuple):
     """What a request brings to prove who it is. Digests are salted SHA-256, 16 bytes (ENG-102 … ENG-107)."""
 
     presented: Presented
@@ -109,8 +110,7 @@ class Proof:
     """0–4 digests of presented door keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinItem:
+class JoinItem(NamedTuple):
     """One join. ``cookie``: digest of the ``qms_`` value made for a new ticket; ``address``: 8-byte digest for
     the caps; ``ip``: readable address as 16 bytes (IPv4 mapped), for the journal only."""
 
@@ -122,8 +122,7 @@ class JoinItem:
     """Loose fingerprint to store with a new ticket, 16 bytes (computed also where it may not prove)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckItem:
+class CheckItem(NamedTuple):
     """One check of a page. ``door``: digest of the door key made for an admission by this check."""
 
     proof: Proof
@@ -132,8 +131,7 @@ class CheckItem:
     via: Via
 
 
-@dataclass(frozen=True, slots=True)
-class VisitorView:
+class VisitorView(NamedTuple):
     """What a visitor may know of his place. Fields that do not apply to ``state`` are 0."""
 
     state: ViewState
@@ -157,8 +155,7 @@ class VisitorView:
     owner_by_cookie: bool
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAnswer:
+class JoinAnswer(NamedTuple):
     """``reason`` says why an earlier ticket was not continued (NEW for a plain newcomer, NONE for EXISTING)."""
 
     code: JoinCode
@@ -169,8 +166,7 @@ class JoinAnswer:
     """None for IDENTITY_LIMIT and LINE_FULL."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckAnswer:
+class CheckAnswer(NamedTuple):
     """``ticket``/``generation`` are those of the admitted or running session, else 0."""
 
     verdict: Verdict
@@ -183,8 +179,7 @@ class CheckAnswer:
     now: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveAnswer:
+class LeaveAnswer(NamedTuple):
     """``was`` is NONE when nothing was left (not the owner, or already over)."""
 
     was: TicketState

@@ -6,12 +6,12 @@ parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
-from app.domain.url_rules import page_of
+from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_results import (
@@ -26,6 +26,7 @@ from app.infrastructure.engine_results import (
 )
 from app.services.commit import CommitWaiter, committed_or_undone
 from app.services.join import VisitorAnswer
+from app.services.visitor import REASONS
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, Identity, SecretMaker, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
@@ -86,7 +87,9 @@ class CheckService:
 
     async def _check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
         now_ms = wall_ms()
-        covered = self._is_covered(room, check.url)
+        covered, is_readable = room.covers(check.url)
+        if not is_readable:
+            self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
         identity = self._identifier.identify(room, check.visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, check.visitor, identity)
@@ -98,7 +101,7 @@ class CheckService:
             digest = room.digests.door(door)
         answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
         if answer.verdict is Verdict.QUEUE:
-            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state.word, check), [])
+            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, check), [])
         await self._commit(room, answer)
         cookies: list[bytes] = []
         if answer.verdict is Verdict.ADMITTED:
@@ -109,13 +112,6 @@ class CheckService:
             issued = await self._issuer.renew(room, check.visitor, identity, place, by_cookie=True)
             token, cookies = issued.token, cookies + issued.cookies
         return VisitorAnswer(_pass_json(room, answer.verdict, door, token, answer.session_expires_at), cookies)
-
-    def _is_covered(self, room: VisitorRoom, url: str | None) -> bool:
-        """Judge the page by the rules; one that cannot be read is covered and counted (ENG-202)."""
-        page = page_of(url)
-        if page is None:
-            self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
-        return room.rules.is_empty or room.rules.judge(page).covered
 
     async def _commit(self, room: VisitorRoom, answer: CheckAnswer) -> None:
         """Return once the admission that the answer rests on is in the journal (ENG-146).
@@ -142,9 +138,8 @@ class CheckService:
         identity = self._identifier.identify(room, check.visitor, wall_ms())
         if identity.others:
             identity = await self._identifier.settle(room, check.visitor, identity)
-        page = page_of(check.url)
         view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
-        if not (room.rules.is_empty or room.rules.judge(page).covered):
+        if not room.covers(check.url)[0]:
             return VisitorAnswer(_pass_json(room, Verdict.NOT_TARGETED, "", "", 0), [])
         if view.state is ViewState.ACTIVE and await self._holds_key(room, identity):
             return VisitorAnswer(_pass_json(room, Verdict.SESSION, "", "", view.session_expires_at), [])
@@ -152,13 +147,13 @@ class CheckService:
         if verdict is not None:
             expires = view.now + room.room.config.session_ttl_sec * 1000
             return VisitorAnswer(_pass_json(room, verdict, _SAMPLE_KEY, "", expires), [])
-        return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state.word, check), [])
+        return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state, check), [])
 
     async def _holds_key(self, room: VisitorRoom, identity: Identity) -> bool:
         """Tell whether the door key alone opens the running session."""
         if not identity.proof.doors:
             return False
-        proof = replace(identity.proof, cookies=b"")
+        proof = identity.proof._replace(cookies=b"")
         view = await self._engine.status(room.room, proof, told=False, seen=False)
         return view.state is ViewState.ACTIVE
 
@@ -175,17 +170,20 @@ def _pass_json(room: VisitorRoom, verdict: Verdict, door: str, token: str, expir
     members = f',"token":"{token}"' if token else ""
     if verdict is Verdict.ADMITTED:
         members += f',"doorKey":"{door}"'
-    if verdict is Verdict.ADMITTED or verdict is Verdict.SESSION:
+    if verdict in _TIMED:
         members += f',"sessionExpiresAt":{expires}'
-    return (
-        f'{{"action":"pass","roomId":"{room.id}","reason":"{verdict.word}"{members},"recheckSec":{room.recheck_sec}}}'
-    ).encode()
+    return f'{{"action":"pass"{room.json_id}{_VERDICTS[verdict]}{members},"recheckSec":{room.recheck_sec}}}'.encode()
 
 
-def _queue_json(room: VisitorRoom, reason: Reason, room_state: str, check: Check) -> bytes:
+def _queue_json(room: VisitorRoom, reason: Reason, room_state: RoomState, check: Check) -> bytes:
     """``{"action":"queue",…}`` (VIS-125, VIS-126)."""
     location = room.waiting_page(check.base, check.url)
     return (
-        f'{{"action":"queue","roomId":"{room.id}","reason":"{reason.word}","roomState":"{room_state}",'
+        f'{{"action":"queue"{room.json_id}{REASONS[reason]},"roomState":"{_ROOM_STATES[room_state]}",'
         f'"location":"{location}"}}'
     ).encode()
+
+
+_TIMED: Final = frozenset({Verdict.ADMITTED, Verdict.SESSION})
+_VERDICTS: Final = {verdict: f',"reason":"{verdict.word}"' for verdict in Verdict}
+_ROOM_STATES: Final = {state: state.word for state in RoomState}

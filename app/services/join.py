@@ -17,15 +17,15 @@ from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, VisitorView
 from app.services.commit import CommitWaiter, committed_or_undone
-from app.services.visitor import needs_location, state_json
+from app.services.visitor import REASONS, needs_location, state_json
 from app.services.visitor_counts import Counted, VisitorCounts
-from app.services.visitor_proof import Identifier, SecretMaker, Visitor
+from app.services.visitor_proof import Identifier, SecretMaker, Visitor, loose_fingerprint
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer
 
 LIMIT_RETRY_SEC: Final = 30
 """``Retry-After`` of a refused place (VIS-150, VIS-231)."""
-_CREATED: Final = {JoinCode.CREATED: b',"created":true', JoinCode.EXISTING: b',"created":false'}
+_CREATED: Final = {JoinCode.CREATED: ',"created":true', JoinCode.EXISTING: ',"created":false'}
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class JoinService:
             cookie=digests.cookie(session),
             address=digests.address(visitor.client.packed),
             ip=visitor.client.packed,
-            loose_new=identity.loose,
+            loose_new=loose_fingerprint(room, visitor),
         )
         answer = await self._engine.join(room.room, item)
         view = _given(room, answer)
@@ -94,8 +94,8 @@ class JoinService:
             issued = self._issuer.issue(room, visitor, place, session)
         else:
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
-        reason = b',"reason":"%b"' % answer.reason.word.encode() if answer.reason is not Reason.NONE else b""
-        extra = _CREATED[answer.code] + reason + b',"token":"%b"' % issued.token.encode()
+        reason = REASONS[answer.reason] if answer.reason is not Reason.NONE else ""
+        extra = f'{_CREATED[answer.code]}{reason},"token":"{issued.token}"'.encode()
         location = with_token(destination, issued.token) if needs_location(view) else ""
         body = state_json(room, view, generation=answer.generation, location=location, extra=extra)
         return VisitorAnswer(body, issued.cookies)
@@ -115,7 +115,7 @@ class JoinService:
 
     def _destination(self, room: VisitorRoom, return_url: str | None) -> str:
         """Where the pass will lead; a refused return URL is counted once per join (VIS-153)."""
-        judged = room.returns.judge(return_url) if return_url else None
+        judged = room.accepted_return(return_url) if return_url else None
         if return_url and judged is None:
             self._counts.count(Counted.BLOCKED_RETURN_URLS, room.id)
         return judged or room.target

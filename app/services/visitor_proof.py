@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from binascii import b2a_base64
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.domain.client_address import Client
@@ -53,8 +53,6 @@ class Identity:
     proof: Proof
     claims: Claims | None
     token: str
-    loose: bytes
-    """Loose fingerprint, also where it may prove nothing (it is stored with a new ticket)."""
     others: Sequence[tuple[Claims, str]] = ()
     """Further good tokens of the request, for other tickets."""
 
@@ -99,8 +97,7 @@ class Identifier:
                 claims, token, presented = verdict, text, Presented.VALID
             elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
                 others.append((verdict, text))
-        proof, loose = _proof(room, visitor, presented, claims)
-        return Identity(proof, claims, token, loose, others)
+        return Identity(_proof(room, visitor, presented, claims), claims, token, others)
 
     async def settle(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> Identity:
         """The identity with the token that is the visitor's own, when he brought several (VIS-227).
@@ -112,12 +109,11 @@ class Identifier:
         options = [(identity.claims, identity.token), *identity.others]
         identities = []
         for claims, token in options:
-            proof, loose = _proof(room, visitor, Presented.VALID, claims)
-            identities.append(Identity(proof, claims, token, loose))
+            identities.append(Identity(_proof(room, visitor, Presented.VALID, claims), claims, token))
         views = await self._look_at(room, [each.proof for each in identities])
         own = [each for each, view in zip(identities, views, strict=True) if _is_live(view)]
         if len(own) > 1:
-            bare = await self._look_at(room, [replace(each.proof, cookies=b"") for each in own])
+            bare = await self._look_at(room, [each.proof._replace(cookies=b"") for each in own])
             own = [each for each, view in zip(own, bare, strict=True) if _is_live(view)] or own
         return own[0] if own else identities[0]
 
@@ -127,8 +123,7 @@ class Identifier:
         if len(values) <= 1:
             return values[0] if values else None
         proofs = [
-            _proof(room, _with_session(visitor, value), identity.proof.presented, identity.claims)[0]
-            for value in values
+            _proof(room, _with_session(visitor, value), identity.proof.presented, identity.claims) for value in values
         ]
         views = await self._look_at(room, proofs)
         return next((value for value, view in zip(values, views, strict=True) if view.owner_by_cookie), None)
@@ -147,20 +142,20 @@ def _with_session(visitor: Visitor, value: str) -> Visitor:
     return Visitor(visitor.client, visitor.agent, visitor.tokens, (value,), visitor.doors)
 
 
-def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> tuple[Proof, bytes]:
-    """Digests of what was presented, and the loose fingerprint."""
-    digests, client = room.digests, visitor.client
-    agent = clean_agent(visitor.agent)
-    loose = digests.loose(client.packed, agent)
-    return (
-        Proof(
-            presented,
-            0 if claims is None else claims.generation,
-            0 if claims is None else claims.ticket,
-            b"".join(map(digests.cookie, visitor.sessions[:MAX_SESSIONS])),
-            digests.strict(client.peer, client.chain, agent),
-            loose if client.declared else b"",
-            b"".join(map(digests.door, visitor.doors[:MAX_DOORS])),
-        ),
-        loose,
+def loose_fingerprint(room: VisitorRoom, visitor: Visitor) -> bytes:
+    """The loose fingerprint, also where it may prove nothing: it is stored with a new ticket."""
+    return room.digests.loose(visitor.client.packed, clean_agent(visitor.agent))
+
+
+def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> Proof:
+    """Digests of what was presented."""
+    digests, client, sessions, doors = room.digests, visitor.client, visitor.sessions, visitor.doors
+    return Proof(
+        presented,
+        0 if claims is None else claims.generation,
+        0 if claims is None else claims.ticket,
+        b"".join(map(digests.cookie, sessions[:MAX_SESSIONS])) if sessions else b"",
+        digests.strict(client.peer, client.chain, clean_agent(visitor.agent)),
+        loose_fingerprint(room, visitor) if client.declared else b"",
+        b"".join(map(digests.door, doors[:MAX_DOORS])) if doors else b"",
     )

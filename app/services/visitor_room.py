@@ -18,7 +18,7 @@ from app.domain.cookies import CookiePolicy, RoomCookies
 from app.domain.fingerprint import Digester
 from app.domain.origins import OriginPolicy, parse_origin, parse_web_url, with_token
 from app.domain.room import Room, RoomState
-from app.domain.url_rules import RuleSet
+from app.domain.url_rules import RuleSet, page_of
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import ViewState
 
@@ -46,13 +46,15 @@ class VisitorRoom:
     """One copy of a room with all that visitor answers are made of."""
 
     __slots__ = (
+        "_covered",
         "_heads",
         "_json_name",
         "_origins",
-        "_pages",
+        "_returns",
         "cookies",
         "digests",
         "id",
+        "json_id",
         "recheck_sec",
         "returns",
         "room",
@@ -75,19 +77,19 @@ class VisitorRoom:
         self.target = config.target_url if target is None else target.text()
         """Where a released visitor goes without an accepted return URL."""
         self.recheck_sec = min(RECHECK_MAX_SEC, max(RECHECK_MIN_SEC, config.session_ttl_sec // 3))
+        self.json_id = f',"roomId":"{room.id}"'
+        """The member ``roomId`` of every answer, with its comma."""
         self._json_name = ujson.dumps(config.name, ensure_ascii=False, escape_forward_slashes=False)
         self._heads: dict[tuple[ViewState, RoomState], bytes] = {}
         self._origins: dict[bytes, bool] = {}
-        self._pages: dict[str, str] = {}
+        self._returns: dict[str, tuple[str | None, str]] = {}
+        self._covered: dict[str | None, tuple[bool, bool]] = {}
 
     def state_head(self, state: ViewState, room_state: RoomState) -> bytes:
         """Beginning of a visitor state: ``state``, ``roomId``, ``name``, ``roomState``, without a closing brace."""
         head = self._heads.get((state, room_state))
         if head is None:
-            text = (
-                f'{{"state":"{state.word}","roomId":"{self.id}","name":{self._json_name},'
-                f'"roomState":"{room_state.word}"'
-            )
+            text = f'{{"state":"{state.word}"{self.json_id},"name":{self._json_name},"roomState":"{room_state.word}"'
             head = self._heads[state, room_state] = text.encode()
         return head
 
@@ -102,28 +104,48 @@ class VisitorRoom:
             self._origins[origin] = allowed
         return allowed
 
+    def covers(self, url: str | None) -> tuple[bool, bool]:
+        """Whether the rules cover a page, and whether its address could be read; an unreadable one is covered."""
+        verdict = self._covered.get(url)
+        if verdict is None:
+            page = page_of(url)
+            verdict = self.rules.judge(page).covered, page is not None
+            if url is None or len(url) <= _MEMO_URL_MAX:
+                if len(self._covered) >= _MEMO_MAX:
+                    self._covered.clear()
+                self._covered[url] = verdict
+        return verdict
+
     def waiting_page(self, base: str, url: str | None) -> str:
         """Absolute address of the waiting page, with ``qm_return`` when the return policy covers ``url``.
 
         ``base``: ``scheme://host`` by which visitors reach this server (VIS-126).
         """
-        query = self._pages.get(url) if url else ""
-        if query is None and url is not None:
-            judged = self.returns.judge(url)
-            query = "" if judged is None else "?qm_return=" + quote(judged, safe="")
-            if len(url) <= _MEMO_URL_MAX:
-                if len(self._pages) >= _MEMO_MAX:
-                    self._pages.clear()
-                self._pages[url] = query
-        return f"{base}/w/{self.id}{query}"
+        return f"{base}/w/{self.id}{self._judge(url)[1]}" if url else f"{base}/w/{self.id}"
+
+    def accepted_return(self, url: str) -> str | None:
+        """A return URL as it may be sent, None when the return policy refuses it (ENG-209)."""
+        return self._judge(url)[0]
 
     def destination(self, return_url: str | None) -> str:
         """Where a released visitor goes, without a token: the accepted return URL or the target (VIS-153)."""
-        return (self.returns.judge(return_url) if return_url else None) or self.target
+        return (self.accepted_return(return_url) if return_url else None) or self.target
 
     def destination_with_token(self, return_url: str | None, token: str) -> str:
         """``destination`` with ``qm_token`` in its query."""
         return with_token(self.destination(return_url), token)
+
+    def _judge(self, url: str) -> tuple[str | None, str]:
+        """The accepted form of a return URL, and the query that takes it to the waiting page."""
+        judged = self._returns.get(url)
+        if judged is None:
+            accepted = self.returns.judge(url)
+            judged = accepted, "" if accepted is None else "?qm_return=" + quote(accepted, safe="")
+            if len(url) <= _MEMO_URL_MAX:
+                if len(self._returns) >= _MEMO_MAX:
+                    self._returns.clear()
+                self._returns[url] = judged
+        return judged
 
 
 class VisitorRooms:

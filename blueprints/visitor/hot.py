@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from app.core.errors import Forbidden, NoRoom, QmError, RateLimited, Unauthorized
-from app.core.jsonbody import BODY_MAX_BYTES, text_field
 from app.domain.cookies import ticket_candidates
 from app.services.check import Check
 from app.services.visitor_counts import Counted
@@ -25,6 +24,7 @@ from blueprints.visitor.request_reading import (
     refuse_other_sites,
     room_in_body,
     room_in_query,
+    text_in,
     ticket_cookies,
     visitor_of,
 )
@@ -169,9 +169,9 @@ class JoinRoute:
         refuse_other_sites(request, self._public_host)
         fields = fields_of(request, "roomId", "token", "returnUrl", "from")
         room_id = room_in_body(fields)
-        token = text_field(fields, "token", max_chars=BODY_MAX_BYTES)
-        return_url = text_field(fields, "returnUrl", max_chars=BODY_MAX_BYTES)
-        text_field(fields, "from", max_chars=BODY_MAX_BYTES)  # no check of this build hands one out
+        token = text_in(fields, "token")
+        return_url = text_in(fields, "returnUrl")
+        text_in(fields, "from")  # no check of this build hands one out
         answer = await self._visitor.join.join(room_id, visitor_of(request, room_id, token), return_url)
         return HotReply(200, answer.body, answer.cookies, [])
 
@@ -188,10 +188,10 @@ def _check_input(request: HotRequest) -> tuple[str | None, str | None, str | Non
         query = request.query
         return query.get("token"), query.get("url"), header_door
     fields = fields_of(request, "token", "url", "doorKey", "tag")
-    token = text_field(fields, "token", max_chars=BODY_MAX_BYTES)
-    url = text_field(fields, "url", max_chars=BODY_MAX_BYTES)
-    door = text_field(fields, "doorKey", max_chars=BODY_MAX_BYTES)
-    text_field(fields, "tag", max_chars=BODY_MAX_BYTES)
+    token = text_in(fields, "token")
+    url = text_in(fields, "url")
+    door = text_in(fields, "doorKey")
+    text_in(fields, "tag")
     return token, url, door or header_door
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.core.errors import RateLimited
-from app.core.jsonbody import BODY_MAX_BYTES, text_field
 from blueprints.edge.hot import HotHandler
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.visitor.hot import public_host
-from blueprints.visitor.request_reading import fields_of, refuse_other_sites, room_in_body, visitor_of
+from blueprints.visitor.request_reading import fields_of, refuse_other_sites, room_in_body, text_in, visitor_of
 
 if TYPE_CHECKING:
     from app.context import AppContext
@@ -28,7 +27,7 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
         refuse_other_sites(request, own_host)
         fields = fields_of(request, "roomId", "token")
         room_id = room_in_body(fields)
-        token = text_field(fields, "token", max_chars=BODY_MAX_BYTES)
+        token = text_in(fields, "token")
         answer = await ctx.visitor.leave.leave(room_id, visitor_of(request, room_id, token))
         return HotReply(200, answer.body, answer.cookies, [])
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.core.errors import BadRequest, Forbidden
-from app.core.jsonbody import BODY_MAX_BYTES, refuse_unknown, text_field
+from app.core.errors import BadRequest, Forbidden, InvalidField
+from app.core.jsonbody import refuse_unknown
 from app.domain.cookies import DOOR_PREFIX, MAX_ROOMS, SESSION_PREFIX, TICKET_PREFIX
 from app.services.visitor_proof import Visitor
 from blueprints.edge.request import HotRequest
@@ -49,7 +49,7 @@ def room_in_query(query: dict[str, str]) -> str | None:
 
 def room_in_body(fields: dict[str, Any]) -> str:
     """The room that a body names. Raises 400 ``missing_room`` or ``invalid_room_id``."""
-    room_id = text_field(fields, "roomId", max_chars=BODY_MAX_BYTES)
+    room_id = text_in(fields, "roomId")
     if not room_id:
         raise missing_room()
     return room_id
@@ -58,6 +58,14 @@ def room_in_body(fields: dict[str, Any]) -> str:
 def missing_room() -> BadRequest:
     """400 ``missing_room`` (VIS-044)."""
     return BadRequest("Name the room", code="missing_room")
+
+
+def text_in(fields: dict[str, Any], name: str) -> str | None:
+    """The string ``name``, None when missing or null; its length is bounded by that of the body."""
+    value = fields.get(name)
+    if value is None or type(value) is str:
+        return value
+    raise InvalidField(name, f'"{name}" has to be text')
 
 
 def fields_of(request: HotRequest, *allowed: str) -> dict[str, Any]:
