@@ -15,7 +15,6 @@ from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewSta
 from tests.engine.world import ROOM, Browser, World
 
 
-@pytest.mark.req("ENG-075")
 async def test_it_withdraws_a_join_that_is_not_committed(world: World) -> None:
     await world.create(rate_per_minute=0, queue_max_per_ip=1)
     browser = Browser(address="home")
@@ -52,7 +51,6 @@ async def test_it_withdraws_a_join_that_has_got_a_pass_meanwhile(world: World) -
     assert (figures.occupancy, figures.passes_outstanding, figures.waiting) == (0, 0, 0)
 
 
-@pytest.mark.req("ENG-146")
 async def test_it_withdraws_an_admission_and_leaves_the_pass_as_it_was(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     (browser,) = await world.joined()

@@ -108,7 +108,6 @@ async def test_it_makes_a_parallel_request_wait_for_the_same_commit(world: World
     assert later.seq == 0
 
 
-@pytest.mark.req("ENG-149")
 async def test_it_passes_a_session_while_paused_and_at_the_cap(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     (browser,) = await world.joined()
@@ -365,7 +364,7 @@ async def test_it_uses_one_slot_for_one_token_however_often_it_comes(world: Worl
     assert (await world.figures()).occupancy == 1
 
 
-@pytest.mark.req("ENG-032", "ENG-136")
+@pytest.mark.req("ENG-136")
 async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=3, presence_sec=3600)
     browsers = await world.joined(6)
@@ -389,7 +388,6 @@ async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world:
     assert (await world.figures()).occupancy == 5
 
 
-@pytest.mark.req("ENG-065")
 async def test_it_keeps_the_line_through_a_bypass(world: World) -> None:
     await world.create(rate_per_minute=0)
     first, second = await world.joined(2)

@@ -17,14 +17,16 @@ async def test_it_numbers_tickets_from_one_without_reuse(world: World) -> None:
     await world.create(rate_per_minute=0)
 
     answers = await asyncio.gather(*(world.join(Browser()) for _ in range(20)))
-    left = Browser()
+    left, withdrawn = Browser(), Browser()
     await world.join(left)
     await world.leave(left)
+    undone = await world.join(withdrawn)
+    await world.admin.undo_join(ROOM, 1, undone.seq, withdrawn.ticket)
     later = await world.join(Browser())
 
     assert [a.view.ticket for a in answers if a.view] == list(range(1, 21))
     assert later.view is not None
-    assert later.view.ticket == 22
+    assert later.view.ticket == 23
 
 
 @pytest.mark.req("ENG-071")
@@ -121,7 +123,7 @@ async def test_it_gives_a_new_ticket_for_a_number_that_was_never_issued(world: W
     assert browser.ticket == 1
 
 
-@pytest.mark.req("ENG-109", "ENG-301")
+@pytest.mark.req("ENG-109")
 async def test_it_never_stores_a_cookie_that_the_request_brought(world: World) -> None:
     await world.create(rate_per_minute=0)
     visitor = Browser(cookies=["planted"])
@@ -145,7 +147,6 @@ async def test_it_finds_its_own_cookie_among_several(world: World) -> None:
     assert (await world.join(browser)).code is JoinCode.EXISTING
 
 
-@pytest.mark.req("ENG-161")
 async def test_it_refuses_above_the_cap_of_an_address_without_using_a_number(world: World) -> None:
     await world.create(rate_per_minute=0, queue_max_per_ip=2)
     await world.joined(2, address="office")
@@ -289,7 +290,6 @@ async def test_it_answers_stale_when_the_copy_of_the_room_is_old(world: World) -
         await world.join(Browser())
 
 
-@pytest.mark.req("ENG-021")
 async def test_it_answers_no_room_after_a_deletion(world: World) -> None:
     await world.create()
     await world.admin.delete(ROOM, actor="op")

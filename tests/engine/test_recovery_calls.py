@@ -39,7 +39,6 @@ async def test_it_does_not_fence_a_later_epoch_or_another_generation(world: Worl
     assert await world.admin.read(ROOM) is not None
 
 
-@pytest.mark.req("ENG-276")
 async def test_it_answers_nothing_after_a_restart_of_valkey_before_it_was_compared(world: World) -> None:
     await world.create(rate_per_minute=0)
     (browser,) = await world.joined()

@@ -111,7 +111,7 @@ async def test_it_changes_nothing_when_an_expected_value_differs(world: World) -
         await world.admin.update(ROOM, {"state": 1}, actor="a", expect_gen=2)
 
 
-@pytest.mark.req("ENG-120", "ENG-186")
+@pytest.mark.req("ENG-186")
 async def test_it_acts_by_a_new_state_and_rate_at_the_next_tick_and_answer(world: World) -> None:
     await world.create(rate_per_minute=60, queue_max_per_ip=None, presence_sec=3600)
     browsers = await world.joined(40)
@@ -148,7 +148,6 @@ async def test_it_drops_everybody_with_a_deletion(world: World) -> None:
     assert sorted(names) == sorted(k.encode() for k in (world.keys.header, world.keys.outbox))
 
 
-@pytest.mark.req("ENG-023")
 async def test_it_deletes_once_when_two_delete_at_the_same_time(world: World) -> None:
     await world.create()
 
@@ -192,7 +191,6 @@ async def test_it_unlinks_a_big_generation_in_slices(world: World) -> None:
     assert await world.valkey.execute("EXISTS", world.keys.garbage) == 0
 
 
-@pytest.mark.req("ENG-192")
 async def test_it_ejects_in_every_state_and_is_safe_to_repeat(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=2)
     active, passed, waiting = await world.joined(3)
@@ -212,7 +210,6 @@ async def test_it_ejects_in_every_state_and_is_safe_to_repeat(world: World) -> N
     assert len(await world.facts(Ejected)) == 3
 
 
-@pytest.mark.req("ENG-191")
 async def test_it_takes_an_ejected_ticket_out_and_forgets_its_times(world: World) -> None:
     await world.create(rate_per_minute=60)
     (browser,) = await world.joined()
@@ -228,7 +225,6 @@ async def test_it_takes_an_ejected_ticket_out_and_forgets_its_times(world: World
     assert (again.reason, browser.ticket) == (Reason.EJECTED, 2)
 
 
-@pytest.mark.req("ENG-077")
 async def test_it_frees_place_pass_and_session_of_those_who_leave(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=2)
     active, passed, waiting = await world.joined(3)
