@@ -10,6 +10,7 @@ from sanic import Sanic
 from app.core.jsonbody import BODY_MAX_BYTES
 from app.domain.client_address import NO_PROXY, ClientResolver, TrustPolicy
 from blueprints.edge.hot import HotTable
+from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
 from blueprints.edge.state import EdgeState
 from blueprints.errors import EdgeErrorHandler, ErrorPageHook
@@ -24,16 +25,18 @@ def install(
     policy: TrustPolicy = NO_PROXY,
     health: Callable[[], Health] | None = None,
     error_page: ErrorPageHook | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> EdgeState:
     """Give ``app`` the edge's state, error answers and common headers.
 
     ``hot``: routes served at protocol level; more may be added until the server listens. ``health``: see ops.py.
+    ``stopping`` tells whether a stop has begun; from then on no answer keeps its connection.
     Sets ``app.ctx.edge``, ``app.ctx.hot`` and ``app.ctx.health``. The app has to be made with ``router=EdgeRouter()``
     and run with ``protocol=EdgeProtocol``, which sets ``request.ctx.client``, ``.request_id`` and ``.budget``.
     """
     if not isinstance(app.router, EdgeRouter):
         raise TypeError("the app needs Sanic(router=EdgeRouter())")
-    edge = EdgeState(hot=hot or HotTable(), resolver=ClientResolver(policy), error_page=error_page)
+    edge = EdgeState(hot=hot or HotTable(), resolver=ClientResolver(policy), error_page=error_page, stopping=stopping)
     app.ctx.edge = edge
     app.ctx.hot = edge.hot
     app.ctx.health = health
@@ -42,5 +45,7 @@ def install(
     # sanic-ext mounts itself when it is merely installed, with pages from a CDN and with CORS of its own.
     app.config.AUTO_EXTEND = False
     app.config.ACCESS_LOG = False
+    # Sanic gives a closing connection this long to deliver what is unsent, then cuts it with what looks like an end.
+    app.config.GRACEFUL_TCP_CLOSE_TIMEOUT = EdgeProtocol.SEND_SEC
     app.register_middleware(add_common_headers, "response")
     return edge

@@ -15,6 +15,8 @@ from app.domain.client_address import is_host
 
 LINE_MAX_BYTES: Final = 16 * 1024
 BLOCK_MAX_BYTES: Final = 32 * 1024
+LINES_MAX: Final = 256
+"""No client needs more headers, and each costs time to read."""
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -120,6 +122,8 @@ def parse_head(block: bytes) -> Head:
         raise BadRequest
     method, target, minor = request_line(lines[0])
     del lines[0]
+    if len(lines) > LINES_MAX:
+        raise Uncoded(f"A request may have {LINES_MAX} headers at most.", status=431)
     headers: dict[bytes, bytes] = {}
     for line in lines:
         # The form nearly every client sends, "Name: value"; anything else goes the long way.

@@ -34,12 +34,14 @@ _CHUNK_LINE_MAX_BYTES: Final = 256
 class EdgeHttp(Http):
     """The requests of one connection."""
 
-    __slots__ = ("head", "owes_continue")
+    __slots__ = ("head", "is_refused", "owes_continue")
 
     protocol: EdgeProtocol
     head: Head | None
     request_body: Any
     """True, ``"chunked"``, or None once all of it was read."""
+    is_refused: bool
+    """The last request was answered without being read to its end."""
     owes_continue: bool
     """The client waits to be asked for its body. Sanic's own flag stays off: it would ask after the answer as well."""
     request_bytes: Any
@@ -48,10 +50,10 @@ class EdgeHttp(Http):
     async def http1(self) -> None:
         """Serve requests until the connection ends."""
         protocol = self.protocol
-        while self.keep_alive and self.stage is Stage.IDLE:
+        while self.keep_alive and self.stage is Stage.IDLE and (self.recv_buffer or not protocol.is_half_closed):
             self.init_for_request()  # type: ignore[no-untyped-call]
             self.head = None
-            self.owes_continue = False
+            self.owes_continue = self.is_refused = False
             try:
                 if not self.recv_buffer:
                     await protocol.park()
@@ -75,7 +77,7 @@ class EdgeHttp(Http):
             # A handler broke off in the middle of its answer, which Sanic has logged.
             protocol.cut()
         elif self.stage is Stage.IDLE:
-            protocol.end_after_answer()
+            protocol.end_after_answer(is_input_left=self.is_refused or bool(self.request_body or self.recv_buffer))
 
     async def _read_head(self) -> Head:
         buffer = self.recv_buffer
@@ -254,6 +256,7 @@ class EdgeHttp(Http):
     def _refuse(self, error: BaseException) -> None:
         """Answer ``error`` past Sanic, unless an answer has begun; the connection ends with it."""
         self.keep_alive = False
+        self.is_refused = True
         if self.stage not in (Stage.REQUEST, Stage.HANDLER):
             return
         protocol = self.protocol

@@ -17,6 +17,7 @@ import struct
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
+from sanic.http import Stage
 from sanic.models.server_types import ConnInfo
 from sanic.server.protocols.http_protocol import HttpProtocol
 
@@ -129,9 +130,9 @@ class EdgeProtocol(HttpProtocol):
             self._wake_task()
 
     def eof_received(self) -> bool:
-        """The client sends no more: a hot request in progress is still answered, anything else ends."""
+        """The client sends no more: a request whose answer has not begun is still answered, anything else ends."""
         self._is_half_closed = True
-        return self._run is not None
+        return self._run is not None or (self._http is not None and self._http.stage is Stage.HANDLER)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone. A hot handler goes on to its end; its answer is dropped."""
@@ -193,7 +194,7 @@ class EdgeProtocol(HttpProtocol):
             return
         self.transport.write(answer)
         if not is_kept:
-            self.end_after_answer()
+            self.end_after_answer(is_input_left=bool(self.recv_buffer))
             return
         self._phase = Phase.IDLE
         self._deadline = self.loop.time() + self.IDLE_SEC
@@ -246,9 +247,14 @@ class EdgeProtocol(HttpProtocol):
         return self.edge.resolver.resolve(self._peer, head.headers, declared=self._is_declared, tls=self._tls)
 
     @property
+    def is_half_closed(self) -> bool:
+        """Whether the client has closed its sending side."""
+        return self._is_half_closed
+
+    @property
     def is_stopping(self) -> bool:
         """Whether this process is ending, so that no answer may promise to keep the connection."""
-        return self.edge.is_stopping or bool(self.signal.stopped)
+        return self.edge.is_stopping(self.loop.time()) or bool(self.signal.stopped)
 
     # Between the fast path and the task
 
@@ -347,12 +353,15 @@ class EdgeProtocol(HttpProtocol):
 
     # Ends
 
-    def end_after_answer(self) -> None:
-        """Close once the answer is out; whatever the client is still sending is read and dropped for a while."""
+    def end_after_answer(self, *, is_input_left: bool) -> None:
+        """Close once the answer is out.
+
+        ``is_input_left``: the client may still be sending. Then what it sends is read and dropped for a while, since
+        a close now would be a reset, and that can take the answer away before it was read.
+        """
         if self._phase >= Phase.LINGER:
             return
-        if self._is_half_closed:
-            self._phase = Phase.CLOSED
+        if self._is_half_closed or not is_input_left:
             self.close()
             return
         self.recv_buffer.clear()

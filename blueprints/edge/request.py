@@ -15,6 +15,10 @@ from app.domain.client_address import Client
 COOKIES_PER_NAME: Final = 4
 """Of several cookies with one name the first 4 are read (VIS-227)."""
 
+PARAMETERS_MAX: Final = 128
+COOKIES_MAX: Final = 512
+"""Above what any browser sends; what comes behind counts as not sent."""
+
 _DOCUMENT_DESTS: Final = (b"document", b"iframe", b"object", b"embed", b"frame")
 
 
@@ -122,7 +126,7 @@ def parse_query(raw: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     if not raw:
         return found
-    for part in raw.split(b"&"):
+    for part in raw.split(b"&", PARAMETERS_MAX)[:PARAMETERS_MAX]:
         name, _, value = part.partition(b"=")
         text = _unquote(name)
         if text and text not in found:
@@ -135,7 +139,7 @@ def parse_cookies(raw: bytes | None) -> dict[bytes, list[str]]:
     found: dict[bytes, list[str]] = {}
     if not raw:
         return found
-    for part in raw.split(b";"):
+    for part in raw.split(b";", COOKIES_MAX)[:COOKIES_MAX]:
         name, equals, value = part.strip(b" \t").partition(b"=")
         if not equals:
             continue

@@ -23,12 +23,13 @@ class EdgeRouter(Router):
         """
         try:
             return super().get(path, method, host)
-        except (MethodNotAllowed, NotFound):
-            if method == "HEAD":
-                try:
-                    return super().get(path, "GET", host)
-                except (MethodNotAllowed, NotFound):
-                    pass
+        except NotFound:
+            if method in _KNOWN:  # of other methods the router says "not found" for every path
+                raise
+        except MethodNotAllowed:
+            pass
+        if method == "HEAD" and self._takes(path, "GET", host):
+            return super().get(path, "GET", host)
         allowed = [known for known in _KNOWN if self._takes(path, known, host)]
         if not allowed:
             raise NotFound("no such path")

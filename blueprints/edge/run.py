@@ -13,6 +13,8 @@ from asyncio.tasks import _enter_task, _leave_task  # documented for task implem
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from structlog.contextvars import bind_contextvars
+
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 
@@ -57,7 +59,7 @@ class HotRun:
 
     def start(self) -> None:
         """Take the first step."""
-        self._context.run(self._step, None)
+        self._context.run(self._begin)
 
     def cancel(self, msg: object = None) -> bool:
         """As of ``asyncio.Task``: what a timeout inside the handler calls."""
@@ -78,6 +80,10 @@ class HotRun:
     def get_name(self) -> str:
         """As of ``asyncio.Task``."""
         return "hot"
+
+    def _begin(self) -> None:
+        bind_contextvars(request_id=self.request.request_id)
+        self._step(None)
 
     def _step(self, error: BaseException | None) -> None:
         if self._is_cancel_due:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from app.domain.client_address import NO_PROXY, ClientResolver
 from blueprints.edge.hot import HotTable
 from blueprints.edge.request_id import RequestIds
 from blueprints.errors import ErrorPageHook
+
+LOOK_EVERY_SEC: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -20,11 +23,20 @@ class EdgeState:
     resolver: ClientResolver = field(default_factory=lambda: ClientResolver(NO_PROXY))
     ids: RequestIds = field(default_factory=RequestIds)
     error_page: ErrorPageHook | None = None
-    is_stopping: bool = False
-    """Set at the first moment of a stop: every answer from then on says ``Connection: close`` (CFG-193)."""
+    stopping: Callable[[], bool] = lambda: False
+    """Tells whether a stop has begun: every answer from then on says ``Connection: close`` (CFG-193)."""
     requests: int = 0
     """Hot requests answered since the start."""
     refused: int = 0
     """Requests refused for their head, framing or slowness."""
     running: set[asyncio.Task[Any]] = field(default_factory=set)
     """Hot handlers that run as tasks; kept here so that a lost connection does not end them."""
+    _is_stopping: bool = False
+    _looked_at: float = -1.0
+
+    def is_stopping(self, now: float) -> bool:
+        """What ``stopping`` says, asked ten times a second at most: behind it may be a lock of several processes."""
+        if now - self._looked_at >= LOOK_EVERY_SEC:
+            self._looked_at = now
+            self._is_stopping = self.stopping()
+        return self._is_stopping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,7 @@ from blueprints.edge.request import HotRequest
 from blueprints.edge.run import HotRun
 
 Outcome = tuple[HotReply | None, BaseException | None]
-NOBODY = cast(HotRequest, None)
+NOBODY = cast(HotRequest, SimpleNamespace(request_id="01"))
 
 
 async def outcome_of(handler: Callable[[HotRequest], Coroutine[Any, Any, HotReply]]) -> Outcome:
