@@ -221,26 +221,32 @@ class EdgeProtocol(HttpProtocol):
         self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool
     ) -> tuple[bytes, bool]:
         """Bytes of the answer to a hot request, and whether the connection goes on after it."""
-        budget = request.budget
-        if reply is None:
-            reply = error_reply(
-                error if error is not None else RuntimeError("no reply"),
-                request.headers,
-                request_id=request.request_id,
-                path=request.path,
-                page=self.edge.error_page,
-                drop_limits=budget is not None and not budget.allowed,
-            )
         is_kept = is_kept and not self.is_stopping
         self.edge.requests += 1
-        answer = render(
+        if reply is not None:
+            try:
+                return self._rendered(request, reply, is_kept), is_kept
+            except Exception as failure:  # a reply of the wrong types is the handler's fault
+                error = failure
+        budget = request.budget
+        reply = error_reply(
+            error if error is not None else RuntimeError("a hot handler gave no reply"),
+            request.headers,
+            request_id=request.request_id,
+            path=request.path,
+            page=self.edge.error_page,
+            drop_limits=budget is not None and not budget.allowed,
+        )
+        return self._rendered(request, reply, is_kept), is_kept
+
+    def _rendered(self, request: HotRequest, reply: HotReply, is_kept: bool) -> bytes:
+        return render(
             reply,
             request_id=request.request_id,
             keep_alive=is_kept,
             head_only=request.method == "HEAD",
-            budget=budget,
+            budget=request.budget,
         )
-        return answer, is_kept
 
     def client_of(self, head: Head) -> Client:
         """Who sent a request with this head."""

@@ -96,6 +96,8 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
     for value in reply.cookies:
         parts.append(b"Set-Cookie: %b\r\n" % value)
     for name, value in reply.headers:
+        if b"\n" in value or b"\r" in value:
+            raise ValueError(f"a line end in the value of {name!r}")
         parts.append(b"%b: %b\r\n" % (name, value))
     parts.append(b"\r\n")
     if not head_only:

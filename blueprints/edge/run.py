@@ -31,6 +31,7 @@ class HotRun:
         "_coro",
         "_done",
         "_is_cancel_due",
+        "_is_over",
         "_loop",
         "_waits_for",
         "is_kept",
@@ -56,6 +57,7 @@ class HotRun:
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancels = 0
         self._is_cancel_due = False
+        self._is_over = False
 
     def start(self) -> None:
         """Take the first step."""
@@ -77,6 +79,10 @@ class HotRun:
         self._cancels = max(0, self._cancels - 1)
         return self._cancels
 
+    def done(self) -> bool:
+        """As of ``asyncio.Task``."""
+        return self._is_over
+
     def get_name(self) -> str:
         """As of ``asyncio.Task``."""
         return "hot"
@@ -96,10 +102,12 @@ class HotRun:
             waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
         except StopIteration as stop:
             _leave_task(loop, self)  # type: ignore[arg-type]
+            self._is_over = True
             self._done(self, stop.value, None)
             return
         except (Exception, asyncio.CancelledError) as failure:
             _leave_task(loop, self)  # type: ignore[arg-type]
+            self._is_over = True
             self._done(self, None, failure)
             return
         _leave_task(loop, self)  # type: ignore[arg-type]

@@ -94,6 +94,12 @@ class Handlers:
             raise RateLimited
         return json_reply({"ok": True})
 
+    async def no_reply(self, request: HotRequest) -> HotReply:
+        return None  # type: ignore[return-value]
+
+    async def odd_reply(self, request: HotRequest) -> HotReply:
+        return HotReply(headers=[("not", "bytes")])  # type: ignore[list-item]
+
     async def nothing(self, request: HotRequest) -> HotReply:
         return HotReply(204)
 
@@ -117,6 +123,8 @@ def make_app(options: dict[str, Any]) -> Sanic[Any, Any]:
             ("GET", "/api/refused"): handlers.refused,
             ("GET", "/api/broken"): handlers.broken,
             ("GET", "/api/limited"): handlers.limited,
+            ("GET", "/api/no-reply"): handlers.no_reply,
+            ("GET", "/api/odd-reply"): handlers.odd_reply,
         }
     )
     policy = TrustPolicy.of(int(options.get("hops", 0)), parse_ranges(options.get("proxies", "")))

@@ -116,7 +116,7 @@ def test_it_lets_the_hook_make_the_page(wire: Wire) -> None:
     assert wire.ask("GET /api/refused", *NAVIGATION).body == b"<p>hooked"
 
 
-@pytest.mark.parametrize("path", ["/api/broken", "/stock-broken"])
+@pytest.mark.parametrize("path", ["/api/broken", "/stock-broken", "/api/no-reply", "/api/odd-reply"])
 @pytest.mark.parametrize("headers", [(), NAVIGATION])
 def test_it_tells_nothing_of_its_own_failures(wire: Wire, path: str, headers: tuple[str, ...]) -> None:
     answer = wire.ask(f"GET {path}", *headers)
