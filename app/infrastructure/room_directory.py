@@ -20,7 +20,7 @@ from app.core.errors import StorageUnavailable
 from app.core.ids import EpochMs, Generation, RoomId, is_room_id
 from app.domain.room import Room
 from app.domain.room_codec import config_from_json
-from app.infrastructure.engine_errors import RoomFenced, RoomGone
+from app.infrastructure.engine_errors import RoomFenced
 from app.infrastructure.keys import control_channel, rooms_key
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
@@ -40,7 +40,7 @@ class LiveRooms(Protocol):
     """What is needed of EngineAdmin."""
 
     async def read(self, room_id: RoomId) -> Room | None:
-        """The room as Valkey has it; None = it has none; RoomFenced = it must not be read now."""
+        """The room as Valkey has it; None = deleted; RoomFenced = none there, or it must not be read now."""
 
 
 class RoomDirectory:
@@ -56,6 +56,8 @@ class RoomDirectory:
         self._rooms: dict[RoomId, Room] = {}
         self._reading: dict[RoomId, Reading] = {}
         self._waiting: dict[RoomId, Reading] = {}
+        self._ended: dict[RoomId, int] = {}
+        """Generations that Valkey calls deleted; the list may lag behind."""
         self._hints: dict[str, HintHandler] = {"room": self._on_room}
         self._listener: Listener | None = None
         self._task: asyncio.Task[None] | None = None
@@ -189,8 +191,19 @@ class RoomDirectory:
                 if self._is_newer(row):
                     self._keep(_room_of(row))
         for room_id in self._rooms.keys() - {RoomId(row["room"]) for row in marks}:
-            await self.reload(room_id)
+            await self._read_unlisted(room_id)
         self.is_loaded = True
+
+    async def _read_unlisted(self, room_id: RoomId) -> None:
+        """A copy that the list does not have: made a moment ago, or deleted and no longer in Valkey either."""
+        try:
+            room = await self._live.read(room_id)
+        except RoomFenced:
+            room = None
+        if room is None:
+            self._rooms.pop(room_id, None)
+        else:
+            self._keep(room)
 
     async def _load_from_valkey(self) -> None:
         ids = await self._valkey.execute("SMEMBERS", rooms_key(self._prefix))
@@ -199,36 +212,38 @@ class RoomDirectory:
         log.warning("rooms_loaded_without_postgres", count=len(self._rooms))
 
     def _is_newer(self, row: asyncpg.Record) -> bool:
-        """A row may be behind Valkey by what is not journaled yet: it never replaces a copy that is newer."""
+        """A row may be behind Valkey by what is not journaled yet: it never replaces a copy that is newer, and never
+        brings back a room that Valkey says is deleted."""
         room = self._rooms.get(RoomId(row["room"]))
+        if room is None:
+            return bool(row["gen"] > self._ended.get(RoomId(row["room"]), 0))
         mark = (row["gen"], row["cfg_ver"], row["updated_at"])
-        return room is None or mark > (room.generation, room.cfg_ver, room.updated_at)
+        return mark > (room.generation, room.cfg_ver, room.updated_at)
 
     async def _read(self, room_id: RoomId) -> Room | None:
         try:
             room = await self._live.read(room_id)
-        except RoomGone:
-            room = None
-        except RoomFenced:
-            return self._rooms.get(room_id) or await self._from_postgres(room_id)
+        except RoomFenced:  # missing or being rebuilt, or there never was one: the list knows
+            return await self._from_list(room_id)
         if room is not None:
             return self._keep(room)
-        if not self.is_loaded or room_id in self._rooms:
-            return await self._from_postgres(room_id)
+        if (known := self._rooms.pop(room_id, None)) is not None:
+            self._ended[room_id] = known.generation
         return None
 
-    async def _from_postgres(self, room_id: RoomId) -> Room | None:
-        """What the list says about a room that Valkey does not have."""
+    async def _from_list(self, room_id: RoomId) -> Room | None:
+        """What Postgres says about a room that Valkey does not have; a copy that is here stays."""
+        known = self._rooms.get(room_id)
+        if known is not None:
+            return known
         rows = await self._postgres.fetch(QUERIES["directory_rooms"], [room_id])
-        if rows:
-            return self._rooms.get(room_id) or self._keep(_room_of(rows[0]))
-        self._rooms.pop(room_id, None)
-        return None
+        return self._keep(_room_of(rows[0])) if rows else None
 
     def _keep(self, room: Room) -> Room:
         known = self._rooms.get(room.id)
         if known is not None and known == room:
             return known  # keeps what was compiled from it
+        self._ended.pop(room.id, None)
         self._rooms[room.id] = room
         return room
 

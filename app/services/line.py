@@ -51,7 +51,9 @@ class LineService:
         Returns the number and the word for what it was. Raises BadRequest, NoRoom, NoTicket, StorageUnavailable.
         """
         ticket = _ticket(body)
-        room = await self._rooms.find(room_id)
+        known = await self._rooms.find(room_id)
+        # Read anew: the commit is waited for by generation, and the copy's may have ended a moment ago.
+        room = None if known is None else await self._rooms.reload(known.id)
         if room is None:
             raise NoRoom
         if self._commits.refusing():

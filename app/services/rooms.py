@@ -18,6 +18,7 @@ from app.domain.room import Room
 from app.domain.room_fields import BY_KEY, RoomPatch, new_config, parse_patch
 from app.domain.room_warnings import warnings_for
 from app.infrastructure.engine_admin import EngineAdmin, RoomWrite, WriteCode
+from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
@@ -152,15 +153,27 @@ class RoomService:
         """End a room's generation for good (ADM-165). Raises NoRoom, StorageUnavailable."""
         room = await self._rooms.find(room_id)
         if room is None:
-            raise NoRoom
+            raise await self._gone(room_id)
         self._refuse_while_commits_fail()
         write = await self._engine.delete(room.id, actor=actor)
-        if write.code is WriteCode.NO_ROOM:
-            await self._look_again(room.id)
-            raise NoRoom
-        await self._committed(room.id, write)
         await self._look_again(room.id)
+        if write.code is WriteCode.NO_ROOM:
+            raise await self._gone(room.id)
+        await self._committed(room.id, write)
+        await self._rooms.announce(room.id)
         return Deleted(write.generation, write.waiting, write.passes, write.sessions)
+
+    async def _gone(self, room_id: str) -> QmError:
+        """The answer to a second deletion: 404 once the first one is in the journal, else 503 (ADM-136)."""
+        if not is_room_id(room_id):
+            return NoRoom()
+        try:
+            generation, seq, committed = await self._engine.committed(RoomId(room_id))
+        except RoomGone:
+            return NoRoom()
+        if seq > committed and not await self._commits.wait(RoomId(room_id), generation, seq):
+            return NotRecorded()
+        return NoRoom()
 
     async def _save(self, patch: RoomPatch, room: Room | None, actor: str, if_match: str | None) -> Saved | None:
         """One try of an upsert; None: the room came or went in between."""

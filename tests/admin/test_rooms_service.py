@@ -170,6 +170,32 @@ async def test_it_deletes_a_room_once(house: House, process: Process) -> None:
         await process.service.delete("nope", actor=ACTOR)
 
 
+async def test_it_shows_a_deleted_room_to_nobody_while_its_end_is_on_the_way_to_the_journal(
+    house: House, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.services.commit.DEADLINE_SEC", 0.3)
+    other = await house.process()
+    await save(process, targetUrl=TARGET)
+    await until(lambda: other.rooms.get("shop"))
+    await house.stop_drainer()
+
+    with pytest.raises(NotRecorded):
+        await process.service.delete("shop", actor=ACTOR)
+    await until(lambda: other.rooms.get("shop") is None)
+    for one in (process, other):
+        await one.rooms._resync()
+        assert await one.service.views() == []
+        with pytest.raises(NotRecorded):
+            await one.service.delete("shop", actor=ACTOR)
+
+    await house.start_drainer()
+    await until(lambda: not process.commits.refusing(), 15)
+    with pytest.raises(NoRoom):
+        await process.service.delete("shop", actor=ACTOR)
+    assert await house.journal() == [(1, FactType.ROOM_CREATED), (1, FactType.ROOM_DELETED)]
+    assert (await save(process, targetUrl=TARGET)).view.room.generation == 2
+
+
 @pytest.mark.req("ENG-018")
 async def test_it_keeps_a_room_with_a_reserved_id_editable(house: House, process: Process) -> None:
     room_id = RoomId(min(RESERVED_IDS))
