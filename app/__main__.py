@@ -36,12 +36,17 @@ def _run(chosen: argparse.Namespace) -> int:
         return write_documents(check=chosen.check)
     from app.core.settings_rules import load
 
-    loaded = load()
     if chosen.command == "serve":
+        from app.process.stop import StopWish
+
+        wish = StopWish()
+        wish.install()  # before the long imports, so that a stop in the middle of them is an orderly one
         from app.process.start import serve
 
-        return serve(loaded)
+        return serve(load(), wish)
     from app.process import commands
+
+    loaded = load()
 
     return commands.check(loaded) if chosen.command == "check" else commands.migrate(loaded, post=chosen.post)
 

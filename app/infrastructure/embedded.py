@@ -271,6 +271,7 @@ def _initdb(binaries: Binaries, data: Path) -> None:
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
+        process_group=0,
         user=identity.uid,
         group=identity.gid,
         extra_groups=None if identity.uid is None else [],

@@ -46,15 +46,14 @@ BACKLOG: Final = 1024
 _PRIVATE_PG_RESERVE: Final = 10
 
 
-def serve(loaded: Loaded) -> int:
+def serve(loaded: Loaded, wish: StopWish) -> int:
     """Run the server until it is stopped; the exit code (0 orderly, 1 failed, 78 refused)."""
     for line in [item.message for item in loaded.warnings] + list(loaded.hardening):
         say(line)
-    wish = StopWish()
-    wish.install()
     with ExitStack() as held:
         held.callback(wish.close)
         try:
+            wish.check()
             return _serve(loaded, wish, held)
         except StopEarly:
             return 0
