@@ -33,6 +33,9 @@ from blueprints.ops import Health, bp
 FINISHED: list[str] = []
 """Names of slow handlers that ran to their end."""
 
+STOPPING: list[bool] = []
+"""Not empty once a stop has begun."""
+
 
 class Handlers:
     """Hot handlers of the app."""
@@ -128,7 +131,7 @@ def make_app(options: dict[str, Any]) -> Sanic[Any, Any]:
         }
     )
     policy = TrustPolicy.of(int(options.get("hops", 0)), parse_ranges(options.get("proxies", "")))
-    install(app, hot=hot, policy=policy, health=_health, error_page=_page)
+    install(app, hot=hot, policy=policy, health=_health, error_page=_page, stopping=lambda: bool(STOPPING))
     app.blueprint(bp)
 
     @app.before_server_start
@@ -166,6 +169,11 @@ def make_app(options: dict[str, Any]) -> Sanic[Any, Any]:
     @app.get("/finished")
     async def finished(request: Request) -> HTTPResponse:
         return sanic_json({"finished": FINISHED, "running": len(app.ctx.edge.running)})
+
+    @app.post("/stop")
+    async def stop(request: Request) -> HTTPResponse:
+        STOPPING.append(True)
+        return text("stopping")
 
     @app.get("/connections")
     async def connections(request: Request) -> HTTPResponse:
