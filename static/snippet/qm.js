@@ -1,6 +1,5 @@
 /*! Queue Manager browser tag 1.4.0 */
-// Asks the queue whether this page may be shown. Every failure but 429 shows the page: a site must not depend on
-// this file. Written for old browsers on purpose: whatever it cannot use, it does without.
+// Asks the queue whether this page may be shown. Every failure but 429 shows the page. Written for old browsers.
 (function () {
   "use strict";
   var VERSION = "1.4.0";
@@ -52,7 +51,7 @@
   if (!isManual) {
     if (hides) hide();
     tag.first = whenShown(function () {
-      // Several tags are asked in document order; once one has queued the visitor the others are silent.
+      // Tags are asked in document order; once one has queued the visitor the others are silent.
       var start = Date.now();
       return before ? before.then(function (r) { return r.result === "queued" ? r : check(start); }) : check(start);
     });
@@ -154,7 +153,7 @@
     arrived = "";
     if (ENDED.test(answer.reason)) { erase("qm_" + room); erase("qm_dk_" + room); }
     if (tell("qm:queued", { room: room, reason: answer.reason, location: answer.location }, true)) {
-      try { sessionStorage.setItem(HOPS, JSON.stringify(hops.concat([Date.now()]))); } catch (e) { /* not counted */ }
+      try { sessionStorage.setItem(HOPS, JSON.stringify(hops.concat([Date.now()]))); } catch (e) { }
       if (hides) { // nothing is shown while the browser leaves
         clearTimeout(hideTimer);
         setTimeout(show, 10000);
@@ -203,7 +202,7 @@
   function takeToken() {
     var clean = split(location.href);
     if (clean.token === null) return "";
-    try { history.replaceState(history.state, "", clean.url); } catch (e) { /* the address keeps the token */ }
+    try { history.replaceState(history.state, "", clean.url); } catch (e) { }
     return clean.token;
   }
 
@@ -211,7 +210,7 @@
     if (!token) return false;
     try {
       return JSON.parse(atob(token.split(".")[0].replace(/-/g, "+").replace(/_/g, "/"))).room === room;
-    } catch (e) { return true; } // the queue will say
+    } catch (e) { return true; }
   }
 
   // An address without its qm_token parameters, every other character as it was.
@@ -269,7 +268,7 @@
       try {
         var answer = use(window[names[i]]);
         if (answer) return answer;
-      } catch (e) { /* refused or missing */ }
+      } catch (e) { }
     }
     return null;
   }
