@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from app.core.parent_death import die_with_parent_before_exec
+
 ROOT = Path(__file__).resolve().parents[1]
 START_SEC = 60.0
 LIMITS = (
@@ -79,7 +81,14 @@ class Server:
         """Start it; returns when it listens, at once with ``wait=False``."""
         with self._err_path.open("a") as err:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=err, text=True, process_group=0
+                self.command,
+                cwd=ROOT,
+                env=self.env,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                process_group=0,
+                preexec_fn=die_with_parent_before_exec(os.getpid()),  # a test run that is killed leaves no server
             )
         if wait:
             self.await_listening()
@@ -154,7 +163,7 @@ def is_running(pid: int) -> bool:
     """True for a process that lives; one that is dead and not yet collected does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
