@@ -4,9 +4,10 @@ Belongs here: reading ``static/`` and ``locales/``, joining, hashing, the map fr
 (blueprints/visitor/assets.py), the document itself (waiting_page.py).
 
 Joining is no bundling: the modules of a page are concatenated in listed order inside one function, without their
-``import`` lines and ``export`` words, full-line comments and indentation. That needs three habits of the sources, which
-the joiner checks or the tests do: imports stand on one line at the top, top-level names are unique over the
-modules of a page, and no template literal runs over a line end.
+``import`` lines and ``export`` words, full-line comments and blanks that mean nothing (which is worth 0.4 KB of the
+page's 14). That needs habits of the sources, which the joiner or the tests check: imports stand on one line each,
+top-level names are unique over the modules of a page, statements end with a semicolon, no literal runs over a line
+end, a comment has its line to itself, and an operator is never followed by a sign of its own kind (``a - -b``).
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ FONTS: Final = ("geist-latin.woff2", "geist-latin-ext.woff2", "geist-mono-latin.
 
 _HASH_LENGTH: Final = 22
 _BLOCK_COMMENT: Final = re.compile(r"^[ \t]*/\*.*?\*/[ \t]*\n?", re.MULTILINE | re.DOTALL)
+_BLANKS: Final = re.compile(
+    r"""('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\\n]|\\.)*`"""
+    r"""|(?:(?<=[(,=!&|:?])|(?<=[(,=!&|:?] ))/(?![ /*])(?:[^/\\\n]|\\.)+/)"""
+    r"""|[ ]*([{}()\[\],;:?=<>+*/&|!-])[ ]*"""
+)
+"""A literal, which stays as it is, or one sign with the blanks around it."""
+_LINE_ENDS: Final = re.compile(r"(?<=[{(\[,;:?=>&|+])\n")
+"""Line ends that cannot end a statement."""
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
 
 
@@ -73,10 +82,15 @@ def bare_lines(source: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
+def squeeze(script: str) -> str:
+    """A script without the blanks and line ends that mean nothing; literals are left alone."""
+    return _LINE_ENDS.sub("", _BLANKS.sub(lambda match: match[1] or match[2], script))
+
+
 def join_modules(sources: Iterable[str], *, prelude: str = "") -> str:
     """Join ES modules into one classic script. Raises ``ValueError`` if two of them declare the same top-level name."""
     declared: set[str] = set()
-    parts = [prelude]
+    parts = []
     for source in sources:
         names = _DECLARED.findall(source)
         twice = declared.intersection(names)
@@ -85,7 +99,7 @@ def join_modules(sources: Iterable[str], *, prelude: str = "") -> str:
         declared.update(names)
         lines = (line for line in bare_lines(source).splitlines() if not line.startswith("import "))
         parts.append("\n".join(line.removeprefix("export ") for line in lines))
-    return "(()=>{'use strict';\n" + "\n".join(parts) + "\n})();\n"
+    return "(()=>{'use strict';\n" + prelude + squeeze("\n".join(parts)) + "\n})();\n"
 
 
 class Assets:

@@ -19,27 +19,23 @@ WEEK: Final = "public, max-age=604800"
 bp = Blueprint("visitor_assets")
 
 
-@bp.route("/assets/<name:str>", methods=["GET", "HEAD"], name="asset")
 async def asset(request: Request, name: str) -> HTTPResponse:
     """A hashed file of this build; an unknown hash is a 404 that nobody may keep."""
     assets: Assets = request.app.ctx.qm.assets
     return send(request, assets.get(name), IMMUTABLE)
 
 
-@bp.route("/fonts/<name:str>", methods=["GET", "HEAD"], name="font")
 async def font(request: Request, name: str) -> HTTPResponse:
     """One of the four fonts or their licence, never compressed again."""
     assets: Assets = request.app.ctx.qm.assets
     return send(request, assets.fonts.get(name), WEEK)
 
 
-@bp.route("/favicon.ico", methods=["GET", "HEAD"], name="favicon")
 async def favicon(_request: Request) -> HTTPResponse:
     """Nothing: the pages name their own icons (PAG-183)."""
     return empty(headers={"Cache-Control": WEEK})
 
 
-@bp.route("/robots.txt", methods=["GET", "HEAD"], name="robots")
 async def robots(_request: Request) -> HTTPResponse:
     """No page of this host is for a search engine (PAG-183)."""
     return text("User-agent: *\nDisallow: /\n", headers={"Cache-Control": WEEK, "X-Content-Type-Options": "nosniff"})
@@ -58,3 +54,12 @@ def send(request: Request, file: Asset | None, cache_control: str) -> HTTPRespon
             headers["Content-Encoding"] = "gzip"
             body = file.gzipped
     return HTTPResponse(body, headers=headers, content_type=file.media_type)
+
+
+for _path, _handler in (
+    ("/assets/<name:str>", asset),
+    ("/fonts/<name:str>", font),
+    ("/favicon.ico", favicon),
+    ("/robots.txt", robots),
+):
+    bp.add_route(_handler, _path, methods=["GET", "HEAD"], name=_handler.__name__)

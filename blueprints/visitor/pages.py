@@ -38,7 +38,6 @@ class RoomSource(Protocol):
         """Read the room anew. Raises StorageUnavailable."""
 
 
-@bp.route("/w/<room:str>", methods=["GET", "HEAD"], name="waiting")
 async def waiting(request: Request, room: str) -> HTTPResponse:
     """The page of a room, the same bytes for everybody, or a small page that says why not."""
     qm = request.app.ctx.qm
@@ -127,3 +126,6 @@ def _small(
 def _is_navigation(request: Request) -> bool:
     sent = {name.encode(): request.headers[name].encode() for name in _NAVIGATION_HEADERS if name in request.headers}
     return is_navigation(sent)
+
+
+bp.add_route(waiting, "/w/<room:str>", methods=["GET", "HEAD"], name="waiting")

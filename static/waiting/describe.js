@@ -1,27 +1,34 @@
 import { estimate } from './estimate.js';
-import { room, recall, TOKEN } from './storage.js';
+import { wish } from './notify.js';
+import { recall, TOKEN } from './storage.js';
 import { NEAR } from './state.js';
 import { clock, countdown, number, t } from '../shared/text.js';
 
 // From what the page knows to what it says. No document here: the answer is a plain object that view.js lays out.
 
-const name = model => (model.view && model.view.name) || document.getElementById('room').textContent;
+const TOLD = { '': 'tell', on: 'tellOn', sound: 'tellOn', blocked: 'tellBlocked' };
+
+const told = () => ({ wish: wish(), tellText: t(TOLD[wish()]) });
 
 const lostBlock = model => ({
-  value: t(model.lost),
+  valueText: t(model.lost),
   note: (recall(TOKEN) ? t('kept') + ' ' : '') + t(model.lost + 'Why'),
-  retry: true,
+  seconds: true,
 });
 
 const waitBlock = view => ({
-  key: t('estimate'), value: estimate(view),
+  key: t('estimate'), valueText: estimate(view),
   note: view.estWaitSec == null ? `${t('nobodyLetIn')} ${t('kept')}` : t('isEstimate'),
 });
+
+const keeping = near => ({ keepBold: t(near ? 'stay' : 'keep'), keepText: t(near ? 'stayWhy' : 'keepWhy') });
+
+const proof = view => view.ref && { ref: view.ref, ticket: number(view.ticket) };
 
 const connecting = model => ({
   label: t('getting'),
   ...(model.lost ? { css: 'line waiting lost still', ...lostBlock(model) } : {
-    css: 'line waiting', key: t('estimate'), value: '–', bold: t('keep'), text: t('keepWhy'), tell: true, proof: true, leave: true,
+    css: 'line waiting', key: t('estimate'), valueText: '–', ...keeping(''), ...told(), ref: '–', leave: t('leave'),
   }),
 });
 
@@ -36,26 +43,25 @@ const line = model => {
     label: lost ? t('lostNumber', { t: clock(model.at) }) : t(paused ? 'stillNumber' : ahead ? 'number' : 'next'),
     hero: number(position),
     sub: ahead ? t('ahead', { a: number(ahead) }, ahead) : t('nobodyAhead'),
-    from: near ? t('lastEight') : t('started', { n: number(model.first) }), front: t('front'),
+    first: model.first, from: near ? t('lastEight') : t('started', { n: number(model.first) }), front: t('front'),
     // The bar's spoken value stays on the full scale when the drawn line zooms to the last places.
     part: near ? 1 - ahead / NEAR : Math.max(0, 1 - position / model.first),
     full: Math.max(0, 1 - position / model.first), dots: near ? ahead : 0,
     ...(lost ? lostBlock(model)
-      : paused ? { value: t('paused'), note: `${t('kept')} ${t('pausedWhy')}`, pause: true }
+      : paused ? { valueText: t('paused'), note: `${t('kept')} ${t('pausedWhy')}`, pause: true }
       : waitBlock(view)),
-    ...(!lost && { bold: t(near ? 'stay' : 'keep'), text: t(near ? 'stayWhy' : 'keepWhy'), tell: true }),
-    proof: true, leave: true,
+    ...(!lost && { ...keeping(near), ...told() }), ...proof(view), leave: t('leave'),
   };
 };
 
 const full = model => {
   const { doorAhead } = model.view;
   return {
-    css: `title full ${model.lost ? 'lost' : ''}`, status: true, label: t('full'), sub: t('fullWhy'),
+    css: `title full ${model.lost ? 'lost' : ''}`, label: t('full'), sub: t('fullWhy'),
     ...(model.lost ? lostBlock(model) : {
-      value: doorAhead ? t('fullAhead', { d: number(doorAhead) }, doorAhead) : t('fullNext'), note: t('fullKeep'), tell: true,
+      valueText: doorAhead ? t('fullAhead', { d: number(doorAhead) }, doorAhead) : t('fullNext'), note: t('fullKeep'), ...told(),
     }),
-    proof: true, leave: true,
+    ...proof(model.view), leave: t('leave'),
   };
 };
 
@@ -65,13 +71,13 @@ const turn = (model, now) => {
   const held = view.claimUntil > server;
   return {
     css: 'title turn', label: t('turn'), sub: t(loop ? 'takenOften' : 'turnWhy'), go: t('continue'), href: view.location,
-    key: t(held ? 'held' : 'good'), value: countdown((held ? view.claimUntil : view.passExpiresAt) - server),
-    note: held ? t('heldWhy', { t: clock(view.passExpiresAt - model.skew) }) : '', proof: loop,
+    key: t(held ? 'held' : 'good'), valueText: countdown((held ? view.claimUntil : view.passExpiresAt) - server),
+    note: held ? t('heldWhy', { t: clock(view.passExpiresAt - model.skew) }) : '', ...(loop && proof(view)),
   };
 };
 
 const go = model => ({
-  css: 'title', label: model.loop ? '' : t('taking'), sub: model.loop ? t('takenOften') : '', proof: model.loop,
+  css: 'title', label: model.loop ? '' : t('taking'), sub: model.loop ? t('takenOften') : '', ...(model.loop && proof(model.view)),
   go: t('continue'), href: model.view.location,
 });
 
@@ -86,7 +92,7 @@ const cookies = () => {
   const framed = self !== top;
   return {
     css: 'title', label: t('cookies'), sub: t(framed ? 'frameWhy' : 'cookiesWhy'),
-    ...(framed && { go: t('open'), href: location.href, blank: true }),
+    ...(framed && { go: t('open'), href: location.href, blank: '_blank' }),
   };
 };
 
@@ -97,13 +103,11 @@ const SCREEN = {
 
 const seconds = (model, now) => number(Math.max(0, Math.ceil((model.retryAt - now) / 1000)));
 
-const documentTitle = model => {
-  const { view, lost, screen } = model;
-  const values = { room: name(model), n: view && view.position ? number(view.position) : '' };
+const documentTitle = ({ view, lost, screen }, values) => {
   if (lost) return t('docLost', values);
   if (screen === 'turn') return t('docTurn', values);
-  if (screen === 'line' && view) return t(view.state === 'paused' ? 'docPaused' : 'docWaiting', values);
-  return values.room;
+  if (screen !== 'line' || !view) return values.room;
+  return t(view.state === 'paused' ? 'docPaused' : 'docWaiting', { ...values, n: number(view.position) });
 };
 
 const NOTICES = {
@@ -111,20 +115,20 @@ const NOTICES = {
   stale_generation: ['back', 'restartedWhy'], bad_token: ['back', 'unverifiedWhy'],
 };
 
-/** Everything the page says at `now` (epoch ms of this device). */
+const statusOf = ({ view, lost, at, began }) => {
+  if (lost) return t('noContact', { t: clock(view ? at : began, '2-digit') });
+  return view ? t('updated', { t: clock(at, '2-digit') }) : t('connecting');
+};
+
+/** Everything the page says at `now` (epoch ms of this device): texts by the id of their element, and what goes with them. */
 export const describe = (model, now) => {
-  const said = (SCREEN[model.screen] || line)(model, now);
-  const { view, lost } = model;
-  const notice = view && model.screen === 'line' && NOTICES[model.notice];
+  const said = SCREEN[model.screen](model, now);
+  const { view, screen, name } = model;
+  const [noticeTitle, noticeText] = (view && screen === 'line' && NOTICES[model.notice]) || [];
   return {
-    ...said,
-    name: name(model), document: documentTitle(model),
-    status: /line|full/.test(said.css) && (lost
-      ? t('noContact', { t: clock(view ? model.at : model.began, '2-digit') })
-      : view ? t('updated', { t: clock(model.at, '2-digit') }) : t('connecting')),
-    seconds: said.retry && t('tryingIn', { s: seconds(model, now) }),
-    notice: notice && notice.map(key => t(key)),
-    ref: said.proof && view && view.ref, ticket: view && view.ticket && number(view.ticket),
-    stores: `${t('storesHere', { names: ['qm_', 'qms_', 'qm_dk_', 'qm_meta_', 'qm_notify_'].map(key => key + room).join(', ') + ', qm_lang, qm_theme' })} ${t('storesServer')}`,
+    ...said, room: name, document: documentTitle(model, { room: name }),
+    statusText: /line|full/.test(said.css) && statusOf(model),
+    seconds: said.seconds && t('tryingIn', { s: seconds(model, now) }),
+    ...(noticeTitle && { noticeTitle: t(noticeTitle), noticeText: t(noticeText) }),
   };
 };

@@ -11,7 +11,7 @@ import { $, draw, label, pulse, speakOf } from './view.js';
 const query = new URLSearchParams(location.search);
 const MOVES = 3;
 
-let model = initial(Date.now(), meta());
+let model = initial(Date.now(), $('room').textContent, meta());
 let joined = false;
 let cookieless = !navigator.cookieEnabled;
 let rejoins = [];
@@ -24,15 +24,15 @@ const paint = () => {
   if (!ready) return;
   const now = Date.now();
   const said = describe(model, now);
-  const was = document.body.className;
-  draw(model, said);
+  const was = root.className;
+  draw(said);
   speakOf(model, said, now);
   const turned = /turn/.test(said.css) && !/turn/.test(was);
   document.querySelector('[rel=icon]').href = /turn/.test(said.css) ? root.dataset.turn : icon;
   document.querySelector('[name=theme-color]').content = getComputedStyle(document.body).backgroundColor;
   if (turned) {
     $('go').focus();
-    tell(said.name);
+    tell(model.name);
   }
 };
 const icon = document.querySelector('[rel=icon]').href;
@@ -207,8 +207,6 @@ const copy = async () => {
   setTimeout(() => { $('refKey').textContent = t('reference'); }, 2000);
 };
 
-const dark = () => root.dataset.theme === 'dark';
-
 const translate = async lang => {
   let table = EN;
   try {
@@ -218,7 +216,7 @@ const translate = async lang => {
     // The other language did not come: English is in the page.
   }
   ready = true;
-  label(dark());
+  label();
   paint();
 };
 
@@ -231,11 +229,15 @@ on('lang', event => {
   keep('qm_lang', event.target.value);
   translate(event.target.value);
 }, 'change');
-on('theme', () => {
-  root.dataset.theme = dark() ? 'light' : 'dark';
-  keep('qm_theme', root.dataset.theme);
-  label(dark());
+const colour = dark => {
+  root.dataset.theme = dark ? 'dark' : 'light';
+  label();
   paint();
+};
+
+on('theme', () => {
+  colour(root.dataset.theme === 'light');
+  keep('qm_theme', root.dataset.theme);
 });
 on('dismiss', () => {
   tick({ type: 'dismissed' });
@@ -255,9 +257,7 @@ on('leaveNo', () => askLeave(false));
 on('leaveYes', leave);
 
 matchMedia('(prefers-color-scheme:dark)').addEventListener('change', event => {
-  if (recall('qm_theme')) return;
-  root.dataset.theme = event.matches ? 'dark' : 'light';
-  label(dark());
+  if (!recall('qm_theme')) colour(event.matches);
 });
 document.addEventListener('visibilitychange', () => document.hidden || feed.now());
 addEventListener('online', () => feed.now());

@@ -12,7 +12,7 @@ const granted = () => able() && Notification.permission === 'granted';
 
 /** '' not asked for, 'on', 'sound' or 'blocked'. */
 export const wish = () => {
-  const kept = recall(NOTIFY);
+  const kept = recall(NOTIFY) || '';
   return kept && !granted() ? 'blocked' : kept;
 };
 

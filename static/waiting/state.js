@@ -6,8 +6,9 @@ const SCREENS = {
   waiting: 'line', paused: 'line', passed: 'turn', at_capacity: 'full', active: 'go', bypass: 'go',
 };
 
-/** `began`: when the page was opened; `past`: what was remembered of an earlier load. Times in epoch ms of this device. */
-export const initial = (began, past) => ({
+/** `began`: when the page was opened; `name`: of the room; `past`: what was remembered of an earlier load. Times in epoch ms of this device. */
+export const initial = (began, name, past) => ({
+  name,
   screen: 'line', began, at: began, skew: 0, view: null, lost: null, retryAt: 0, loop: false,
   ticket: past.ticket, first: past.first, notice: past.notice,
 });
@@ -19,11 +20,11 @@ const place = (model, view) =>
     : { ticket: view.ticket, first: view.position };
 
 const answer = (model, { view, at, notice }) => {
-  // A late or doubled frame, by the server's own time (PAG-141).
-  if (model.view && view.now < model.view.now) return model;
+  // A state of a later build, or a late or doubled frame, by the server's own time (PAG-141).
+  if (!SCREENS[view.state] || (model.view && view.now < model.view.now)) return model;
   return {
-    ...model, ...place(model, view), view, at, skew: view.now - at, lost: null,
-    screen: SCREENS[view.state] || 'line', notice: notice || model.notice,
+    ...model, ...place(model, view), name: view.name, view, at, skew: view.now - at, lost: null,
+    screen: SCREENS[view.state], notice: notice || model.notice,
   };
 };
 
@@ -35,7 +36,7 @@ export const reduce = (model, event) => {
     case 'refused': return { ...model, screen: event.screen, view: null, lost: null, retryAt: event.retryAt };
     case 'loop': return { ...model, loop: true };
     case 'dismissed': return { ...model, notice: null };
-    case 'restart': return { ...initial(event.at, {}), view: null };
+    case 'restart': return initial(event.at, model.name, {});
     default: return { ...model, screen: event.type, view: null, lost: null };
   }
 };

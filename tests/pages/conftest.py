@@ -37,7 +37,13 @@ def visitor(state: str, **members: Any) -> dict[str, Any]:
         "waiting": {**place, **wait},
         "paused": {**place, "estWaitSec": None, "estWaitIsFloor": False, "roomState": "paused"},
         "passed": {"ticket": 48213, "ref": "K7Q2MX", "passedAt": NOW, "passExpiresAt": NOW + 600_000},
-        "at_capacity": {"ticket": 48213, "ref": "K7Q2MX", "passedAt": NOW, "passExpiresAt": NOW + 600_000, "doorAhead": 2},
+        "at_capacity": {
+            "ticket": 48213,
+            "ref": "K7Q2MX",
+            "passedAt": NOW,
+            "passExpiresAt": NOW + 600_000,
+            "doorAhead": 2,
+        },
         "active": {"ticket": 48213, "ref": "K7Q2MX", "sessionExpiresAt": NOW + 600_000},
         "bypass": {"roomState": "bypass"},
         "gone": {"reason": "expired", "rejoin": True},
@@ -57,7 +63,10 @@ class Stub:
 
     def show(self, state: dict[str, Any], **join: Any) -> None:
         """Let join, status and stream tell one state; ``join`` adds members of the join's answer."""
-        self.say(join={"body": {"created": True, "reason": "new", "token": "tok.en", **state, **join}}, status={"body": state})
+        self.say(
+            join={"body": {"created": True, "reason": "new", "token": "tok.en", **state, **join}},
+            status={"body": state},
+        )
 
     def calls(self, path: str = "") -> list[dict[str, Any]]:
         """What was asked since the last reset, oldest first."""
@@ -66,7 +75,7 @@ class Stub:
 
     def reset(self) -> None:
         """Forget what was asked and answer as at first."""
-        self.say(calls=[], events="on", used=0, join={}, status={})
+        self.say(calls=[], events="on", used=0, join={}, status={}, bearer={})
 
     def _send(self, body: bytes) -> None:
         request = urllib.request.Request(f"{self.url}/stub", data=body, headers={"content-type": "application/json"})

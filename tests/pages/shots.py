@@ -1,4 +1,4 @@
-"""Screenshots of every state: ``python -m tests.pages.shots [name …]`` writes tests/output/<state>-<width>-<lang>-<theme>.png.
+"""Screenshots of every state: ``python -m tests.pages.shots [name …]`` writes them to tests/output.
 
 They are for eyes, to be held beside the design's pictures; no test reads them.
 """
@@ -31,13 +31,15 @@ def steady(state: dict[str, Any], **join: Any) -> Prepare:
 
 
 def refused(status: int, code: str) -> Prepare:
-    return lambda stub, page: stub.say(join={"status": status, "body": {"code": code}, "headers": {"Retry-After": "30"}})
+    return lambda stub, page: stub.say(
+        join={"status": status, "body": {"code": code}, "headers": {"Retry-After": "30"}}
+    )
 
 
 def lost(stub: Stub, page: Page) -> None:
     trouble = {"status": 503, "headers": {"Retry-After": "8"}, "body": {"code": "storage_unavailable"}}
     stub.say(status=trouble, join=trouble, events=trouble)
-    page.wait_for_selector("body.lost")
+    page.wait_for_selector("html.lost")
 
 
 def first_lost(stub: Stub, page: Page) -> None:
@@ -88,7 +90,9 @@ STATES: dict[str, Prepare] = {
     "turn": turned,
     "active": active,
     "loop": looping,
-    "back": steady(visitor("waiting", position=2871, ahead=2870, ticket=51084, ref="9D3HVA"), reason="session_elsewhere"),
+    "back": steady(
+        visitor("waiting", position=2871, ahead=2870, ticket=51084, ref="9D3HVA"), reason="session_elsewhere"
+    ),
     "back-expired": steady(visitor("waiting", position=2871, ahead=2870, ticket=51084, ref="9D3HVA"), reason="expired"),
     "cleared": steady(visitor("gone", rejoin=False, reason="ejected", by="purge")),
     "left": left,
@@ -138,7 +142,7 @@ def main(names: list[str]) -> None:
                 page.goto(f"{stub.url}/w/shop", wait_until="commit")
             page.locator("#storesButton:not(:empty)").wait_for()
             page.evaluate("document.fonts.ready.then(() => 0)")
-            page.wait_for_timeout(250)
+            page.wait_for_timeout(900 if name == "loop" else 250)
             page.screenshot(path=OUTPUT / file)
         browser.close()
 

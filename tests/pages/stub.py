@@ -29,11 +29,13 @@ ROOMS = {"shop": "Shop", "evil": '<script>alert("x")</script>'}
 
 @dataclass
 class Script:
-    """What the stub answers. ``join`` and ``status``: {"status", "body", "headers"}; ``events``: one of "on", "mute"
-    (opens and never sends a frame), or a refusal's {"status", "headers"}; ``delay``: seconds before each answer."""
+    """What the stub answers. ``join`` and ``status``: {"status", "body", "headers"}, of a join also "then", the status
+    from then on; ``bearer``: the status of who sends a token in the address, where it differs; ``events``: "on", "mute"
+    (opens and never sends a frame), "off", "refresh", or a refusal's {"status", "headers"}."""
 
     join: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
+    bearer: dict[str, Any] = field(default_factory=dict)
     events: Any = "on"
     version: int = 0
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -94,6 +96,9 @@ def build() -> Sanic[Any, Any]:
         headers = {"Cache-Control": "no-store", **answer.get("headers", {})}
         return HTTPResponse(body, status=answer.get("status", 200), headers=headers, content_type="application/json")
 
+    def answer_to(request: Request) -> dict[str, Any]:
+        return script.bearer if script.bearer and request.args.get("token") else script.status
+
     def note(request: Request) -> None:
         script.calls.append({"path": request.path, "query": request.query_string, "body": request.body.decode()})
 
@@ -114,12 +119,15 @@ def build() -> Sanic[Any, Any]:
     @app.post("/api/join")
     async def join(request: Request) -> HTTPResponse:
         note(request)
+        if "then" in script.join:
+            script.status = script.join["then"]
+            script.version += 1
         return canned(script.join)
 
     @app.get("/api/status")
     async def status(request: Request) -> HTTPResponse:
         note(request)
-        return canned(script.status)
+        return canned(answer_to(request))
 
     @app.post("/api/leave")
     async def leave(request: Request) -> HTTPResponse:
@@ -137,7 +145,7 @@ def build() -> Sanic[Any, Any]:
         while script.events in ("on", "mute"):
             if script.events == "on" and seen != script.version:
                 seen = script.version
-                await stream.send(f"event: state\ndata: {json.dumps(script.status.get('body', {}))}\n\n")
+                await stream.send(f"event: state\ndata: {json.dumps(answer_to(request).get('body', {}))}\n\n")
             await asyncio.sleep(0.02)
         if script.events == "refresh":
             script.events = "on"
