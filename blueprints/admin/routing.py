@@ -34,6 +34,9 @@ QUIET_SEC: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
+_told: dict[str, float] = {}
+"""When each route's line about a key in the address was last written; bounded by the table of routes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -92,7 +95,6 @@ class Router:
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
-        self._told: dict[str, float] = {}
 
     async def answer(self, request: Request) -> HTTPResponse | None:
         """The answer to any request under an admin prefix; None when it was streamed."""
@@ -134,15 +136,8 @@ class Router:
                 refusal.headers["Set-Cookie"] = cookie
             raise
         except CredentialInQuery:
-            self.tell_of_query_credential(route, credential_in(query))
+            tell_of_query_credential("unknown" if route is None else route.path, credential_in(query))
             raise
-
-    def tell_of_query_credential(self, route: Route | None, parameter: str) -> None:
-        """One line a minute and route that somebody puts keys into addresses; never the value (ADM-045)."""
-        name = "unknown" if route is None else route.path
-        if mono() - self._told.get(name, -QUIET_SEC) >= QUIET_SEC:
-            self._told[name] = mono()
-            log.warning("credential_in_query_refused", route=name, parameter=parameter.lower())
 
     def _find(self, path: str) -> dict[str, tuple[Route, tuple[str, ...]]]:
         """Routes of a path by method; empty when there is no such path."""
@@ -150,6 +145,13 @@ class Router:
         parts = path[len(prefix) :].removeprefix("/").split("/")
         matches = ((route, route.match(parts)) for route in self.routes)
         return {route.method: (route, args) for route, args in matches if args is not None}
+
+
+def tell_of_query_credential(route: str, parameter: str) -> None:
+    """One line a minute and route that somebody puts keys into addresses; never the value (ADM-045)."""
+    if mono() - _told.get(route, -QUIET_SEC) >= QUIET_SEC:
+        _told[route] = mono()
+        log.warning("credential_in_query_refused", route=route, parameter=parameter.lower())
 
 
 def reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:

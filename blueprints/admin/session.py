@@ -13,7 +13,7 @@ from app.core.jsonbody import parse_object
 from app.domain.client_address import Client
 from app.services.access import CredentialInQuery
 from app.services.sessions import TICKET_MS
-from blueprints.admin.routing import BODY_MAX, Call, Route, log, reply
+from blueprints.admin.routing import BODY_MAX, Call, Route, log, reply, tell_of_query_credential
 from blueprints.auth import brought_by, cleared_cookie, query_of, refuse_forgery, session_cookie
 
 KEY_MAX: Final = 512
@@ -67,7 +67,7 @@ async def _refuse_query(request: Request, qm: AppContext) -> None:
         try:
             await qm.access.authenticate(brought)
         except CredentialInQuery:
-            log.warning("credential_in_query_refused", route="session", parameter=brought.in_query.lower())
+            tell_of_query_credential("session", brought.in_query)
             raise
     if query:
         raise UnknownField(*dict.fromkeys(name for name, _ in query))
