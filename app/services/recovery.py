@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import structlog
@@ -84,7 +84,7 @@ def judge(head: Head, header: dict[str, Any] | None) -> Finding | None:
 @dataclass(slots=True)
 class _Attempts:
     next_try: float = 0.0
-    pause: float = RETRY_SEC[0]
+    pause: float = field(default_factory=lambda: RETRY_SEC[0])
 
 
 class Recovery:
