@@ -101,7 +101,6 @@ def test_it_never_tries_a_token_with_kid_as_legacy() -> None:
         assert refusal is (Cause.BAD_SIGNATURE if kid == kid_of(SECRET) else Cause.UNKNOWN_KID)
 
 
-@pytest.mark.req("ENG-086")
 @pytest.mark.parametrize("purpose", [p for p in Purpose if p is not Purpose.VISITOR])
 def test_it_refuses_a_v2_token_of_another_purpose(purpose: Purpose) -> None:
     token = forge({**GOOD, "kid": kid_of(SECRET)}, v2_key(purpose))

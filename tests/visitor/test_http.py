@@ -98,6 +98,7 @@ def test_it_ends_a_stream_without_a_place_after_one_frame(visitor: httpx.Client,
     assert visitor.get("/events?room=nowhere").status_code == 404
 
 
+@pytest.mark.req("VIS-039")
 def test_it_answers_head_of_a_stream_without_opening_one(visitor: httpx.Client, room: str) -> None:
     visitor.post("/api/join", json={"roomId": room})
 
@@ -138,7 +139,7 @@ def test_it_frees_the_place_of_a_stream_whose_reader_is_gone(server: Server, vis
     until(is_free)
 
 
-@pytest.mark.req("PAG-009", "VIS-068")
+@pytest.mark.req("VIS-068")
 def test_it_serves_the_tag(visitor: httpx.Client) -> None:
     answer = visitor.get("/qm.js")
     plain = visitor.get("/qm.js", headers={"accept-encoding": "identity"})
@@ -181,7 +182,6 @@ def test_it_answers_under_both_prefixes(visitor: httpx.Client, room: str, prefix
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
 
 
-@pytest.mark.req("VIS-173")
 def test_it_closes_streams_when_it_stops() -> None:
     with Server(workers=1) as server:
         create(server, "shop", rate=0)

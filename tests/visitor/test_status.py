@@ -54,6 +54,7 @@ async def test_it_reveals_nothing_to_anybody_else(site: Site, browser: Browser) 
     assert (await browser.twin().status()).json["state"] == "bypass"
 
 
+@pytest.mark.req("VIS-039")
 async def test_it_marks_the_owner_as_told_of_his_pass(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()
@@ -68,7 +69,7 @@ async def test_it_marks_the_owner_as_told_of_his_pass(site: Site, browser: Brows
     assert (await site.house.tickets("shop"))[0].flags & Flag.TOLD
 
 
-@pytest.mark.req("ENG-091", "VIS-161")
+@pytest.mark.req("VIS-161")
 async def test_it_signs_an_old_token_anew_with_its_cookies(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()
@@ -182,7 +183,6 @@ async def test_it_says_paused_without_an_estimate(site: Site, browser: Browser) 
     assert paused.items() >= {"state": "paused", "roomState": "paused", "estWaitSec": None, "position": 1}.items()
 
 
-@pytest.mark.req("VIS-186")
 async def test_it_says_at_capacity_to_a_pass_without_a_slot(site: Site, browser: Browser) -> None:
     await site.create(max_concurrent=1, passed_ttl_sec=600)
     passed = await browser.released()

@@ -136,7 +136,6 @@ def _turned(stream: Stream, due: float) -> Any:
     return turned
 
 
-@pytest.mark.req("VIS-165")
 async def test_it_sends_a_frame_on_change_only_and_two_seconds_apart(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     others = [browser.twin(peer=f"198.51.100.{n}") for n in range(20, 26)]
@@ -174,7 +173,6 @@ def _has_state(reader: Reader, state: str) -> Any:
     return has
 
 
-@pytest.mark.req("VIS-167")
 async def test_it_keeps_its_holder_present_until_it_ends(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0, presence_sec=5)
     await browser.join()
