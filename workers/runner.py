@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import structlog
 import uvloop
+from setproctitle import setproctitle
 
 from app.core import log as logging_setup
 from app.core.parent_death import die_with
@@ -64,6 +65,7 @@ def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(runtime.main_pid)
+    setproctitle(f"qm-{name}")
     logging_setup.configure_for(runtime)
     entry = f"Sanic-{name}-0"
 

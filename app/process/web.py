@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from sanic import Sanic
+from setproctitle import setproctitle
 
 from app.core import log as logging_setup
 from app.core.parent_death import die_with
@@ -33,6 +34,7 @@ def build_app(runtime: Runtime) -> Sanic[Any, Any]:
 def worker_app(runtime: Runtime) -> Sanic[Any, Any]:
     """``build_app`` in a worker process: the first code of ours that runs there."""
     die_with(runtime.main_pid)
+    setproctitle("qm-web")
     logging_setup.configure_for(runtime)
     _silence()
     app = build_app(runtime)
