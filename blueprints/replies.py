@@ -8,7 +8,6 @@ from typing import Any
 from sanic import Request
 from sanic.response import BaseHTTPResponse, HTTPResponse
 
-from app.core.jsonbody import parse_object
 from blueprints.edge.reply import JSON_TYPE, dump
 
 
@@ -24,11 +23,6 @@ def json_answer(
     for cookie in cookies:
         answer.headers.add("Set-Cookie", cookie)
     return answer
-
-
-def json_fields(request: Request, *, empty_ok: bool = False) -> dict[str, Any]:
-    """The body of a stock request as a JSON object; raises BadJson or BodyTooLarge (VIS-041)."""
-    return parse_object(request.body, empty_ok=empty_ok)
 
 
 async def add_common_headers(request: Request, response: BaseHTTPResponse) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, NoReturn
 
-from app.core.errors import BadJson, BodyTooLarge, InvalidField, UnknownField
+from app.core.errors import BadJson, BodyTooLarge, UnknownField
 
 BODY_MAX_BYTES: Final = 16 * 1024
 DEPTH_MAX: Final = 32
@@ -51,23 +51,6 @@ def refuse_unknown(fields: dict[str, Any], allowed: Collection[str], *, of: str 
     """Raise UnknownField naming every member of ``fields`` that is not ``allowed``."""
     if unknown := [name for name in fields if name not in allowed]:
         raise UnknownField(*unknown, of=of)
-
-
-def require_fields(fields: dict[str, Any], *names: str) -> None:
-    """Raise InvalidField for the first of ``names`` that is missing."""
-    for name in names:
-        if name not in fields:
-            raise InvalidField(name, f'"{name}" is required')
-
-
-def text_field(fields: dict[str, Any], name: str, *, max_chars: int) -> str | None:
-    """The string ``name``; None when missing or null; InvalidField for any other type, or a longer string."""
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > max_chars:
-        raise InvalidField(name, f'"{name}" has to be text of at most {max_chars} characters')
-    return value
 
 
 def _check_shape(body: bytes) -> None:

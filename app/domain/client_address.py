@@ -22,9 +22,6 @@ HOST: Final = re.compile(
 )
 """``name``, ``name:port``, IPv4 or ``[IPv6]``, as a whole."""
 
-FORWARDING_HEADERS: Final = (b"x-forwarded-for", b"forwarded", b"cf-connecting-ip", b"x-real-ip", b"true-client-ip")
-"""Headers by which an undeclared proxy shows itself (VIS-023, CFG-117)."""
-
 _PORTED_V4: Final = re.compile(r"([0-9.]{7,15}):[0-9]{1,5}")
 _BRACKETED: Final = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\](?::[0-9]{1,5})?")
 _NO_PEER: Final = "0.0.0.0"  # noqa: S104 - not a bind address: the stand-in for a peer without one

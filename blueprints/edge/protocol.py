@@ -11,20 +11,15 @@ Source: CFG-233 for the deadlines, design note on the inline proxy for the rest.
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import struct
-from enum import IntEnum
 from typing import Any, ClassVar, Final
 
 from sanic.http import Stage
 from sanic.models.server_types import ConnInfo
-from sanic.server.protocols.http_protocol import HttpProtocol
 
-from app.core.clock import mono
-from app.core.errors import QmError, Unavailable
+from app.core.errors import QmError
 from app.domain.client_address import Client
-from blueprints.edge.head import LINE_MAX_BYTES, Head, Uncoded, parse_head, request_line
+from blueprints.edge.deadlines import Deadlines, Phase
+from blueprints.edge.head import LINE_MAX_BYTES, Head, parse_head, request_line
 from blueprints.edge.http import EdgeHttp
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
@@ -33,53 +28,21 @@ from blueprints.edge.state import EdgeState
 from blueprints.errors import error_reply
 
 FAST_HEAD_MAX_BYTES: Final = 8192
-_RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes a close send RST: a cut answer must not look like a complete one."""
 
 
-class Phase(IntEnum):
-    """What a connection is waiting for, and with it what its deadline means."""
-
-    FIRST = 0
-    IDLE = 1
-    HEAD = 2
-    BODY = 3
-    HANDLER = 4
-    LINGER = 5
-    CLOSED = 6
-
-
-class EdgeProtocol(HttpProtocol):
+class EdgeProtocol(Deadlines):
     """One client connection."""
 
     HTTP_CLASS = EdgeHttp
-    transport: Any
-    """None once the connection was aborted."""
-    conn_info: Any
 
-    FIRST_BYTE_SEC: ClassVar[float] = 30.0
-    IDLE_SEC: ClassVar[float] = 75.0
-    HEAD_SEC: ClassVar[float] = 10.0
-    BODY_SEC: ClassVar[float] = 15.0
-    SEND_SEC: ClassVar[float] = 60.0
-    """How long a client may take in no byte of an answer."""
-    LINGER_SEC: ClassVar[float] = 2.0
-    """How long input is discarded after a last answer, so that a reset does not take the answer away."""
     BUFFER_MAX_BYTES: ClassVar[int] = 65536
 
     __slots__ = (
-        "_deadline",
-        "_is_choked",
         "_is_declared",
         "_is_half_closed",
         "_is_task_parked",
-        "_parked",
         "_peer",
-        "_phase",
-        "_run",
-        "_timer",
         "_tls",
-        "_unsent",
         "edge",
     )
 
@@ -87,19 +50,11 @@ class EdgeProtocol(HttpProtocol):
         """Made by Sanic's server for each connection."""
         super().__init__(**kw)
         self.edge: EdgeState = self.app.ctx.edge
-        self._http = None  # the slot is unset until the connection has a task
-        self._run: HotRun | None = None
-        self._parked = False
         self._is_task_parked = False
-        self._is_choked = False
         self._is_half_closed = False
         self._is_declared = False
         self._tls = False
         self._peer = ""
-        self._phase = Phase.FIRST
-        self._deadline = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._unsent = 0
 
     # asyncio.Protocol
 
@@ -134,7 +89,7 @@ class EdgeProtocol(HttpProtocol):
         self._is_half_closed = True
         return self._run is not None or (self._http is not None and self._http.stage is Stage.HANDLER)
 
-    def connection_lost(self, exc: BaseException | None) -> None:
+    def connection_lost(self, _exc: BaseException | None) -> None:
         """The connection is gone. A hot handler goes on to its end; its answer is dropped."""
         self._phase = Phase.CLOSED
         self._parked = False
@@ -284,79 +239,6 @@ class EdgeProtocol(HttpProtocol):
         is_free = self._run is None and not self.recv_buffer and not self._is_choked
         self._parked = is_free and self._phase < Phase.HEAD and (self._task is None or self._is_task_parked)
 
-    # Deadlines
-
-    def expect(self, phase: Phase, seconds: float) -> None:
-        """Wait for ``phase`` to pass for at most ``seconds``; 0 = without end."""
-        self._phase = phase
-        self._deadline = self.loop.time() + seconds if seconds else 0.0
-        if seconds:
-            self._arm(seconds)
-
-    def expect_head(self) -> None:
-        """The first bytes of a head are there, the rest has to follow."""
-        self.expect(Phase.HEAD, self.HEAD_SEC)
-
-    def expect_body(self) -> None:
-        """The head is there, the body has to follow; one deadline for all of it."""
-        if self._phase is not Phase.BODY:
-            self.expect(Phase.BODY, self.BODY_SEC)
-
-    def expect_handler(self) -> None:
-        """The request is there: now it is the handler's time."""
-        self._time = mono()
-        self._phase = Phase.HANDLER
-        self._deadline = 0.0
-
-    def _arm(self, seconds: float) -> None:
-        """Look at the deadline in ``seconds`` at the latest; an earlier look that is planned stays."""
-        when = self.loop.time() + seconds
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        """Act on what has passed, and plan the next look."""
-        self._timer = None
-        if self._phase is Phase.CLOSED:
-            return
-        if self._is_choked and self._is_stuck():
-            self.cut()
-            return
-        now = self.loop.time()
-        if self._deadline and now >= self._deadline - 0.001:
-            self._expired()
-            return
-        if self._phase is Phase.HANDLER and self._run is None and mono() - self._time > self.response_timeout:
-            self._fail_task(Unavailable())
-            return
-        wait = self._deadline - now if self._deadline else self.response_timeout
-        self._arm(min(wait, self.SEND_SEC / 4) if self._is_choked else wait)
-
-    def _is_stuck(self) -> bool:
-        """Whether the client took in nothing for SEND_SEC: four looks in a row found as much unsent."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent != self._unsent:
-            self._unsent, self._time = unsent, mono()
-            return False
-        return mono() - self._time >= self.SEND_SEC
-
-    def _expired(self) -> None:
-        if self._phase in (Phase.FIRST, Phase.IDLE, Phase.LINGER):
-            self._phase = Phase.CLOSED
-            self.close()
-        elif self._task is not None:
-            self._fail_task(Uncoded("The request did not arrive in time.", status=408))
-
-    def _fail_task(self, error: QmError) -> None:
-        if self._http is not None and self._task is not None:
-            self._http.exception = error
-            self._task.cancel()
-        else:
-            self.close()
-
     # Ends
 
     def end_after_answer(self, *, is_input_left: bool) -> None:
@@ -384,23 +266,9 @@ class EdgeProtocol(HttpProtocol):
         self._parked = False
         super().close(timeout=timeout)
 
-    def cut(self) -> None:
-        """Break the connection off with a reset, so that nobody takes a half answer for a whole one."""
-        self._phase = Phase.CLOSED
-        self._parked = False
-        if self.transport is None:
-            return
-        sock = self.transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.abort()  # type: ignore[no-untyped-call]
-
     def close_if_idle(self) -> bool:
         """Close if no request is in progress; called by Sanic when the server stops."""
         if self._phase in (Phase.FIRST, Phase.IDLE) and self._run is None:
             self.close()
             return True
         return False
-
-    def check_timeouts(self) -> None:
-        """Sanic's own timeouts are idle timers and are not used: see ``_look``."""

@@ -83,10 +83,6 @@ class HotRun:
         """As of ``asyncio.Task``."""
         return self._is_over
 
-    def get_name(self) -> str:
-        """As of ``asyncio.Task``."""
-        return "hot"
-
     def _begin(self) -> None:
         bind_contextvars(request_id=self.request.request_id)
         self._step(None)
@@ -122,6 +118,6 @@ class HotRun:
         else:
             loop.call_soon(self._step, RuntimeError(f"a hot handler awaits {waits_for!r}"), context=self._context)
 
-    def _wake(self, future: asyncio.Future[Any]) -> None:
+    def _wake(self, _future: asyncio.Future[Any]) -> None:
         # The coroutine itself takes the result or the exception out of the future when it goes on.
         self._step(None)

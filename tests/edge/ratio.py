@@ -52,10 +52,10 @@ def main() -> None:
         for process in running.values():
             process.terminate()
             process.wait()
-    bare = statistics.median(costs["bare"])
-    for name, found in costs.items():
-        middle = statistics.median(found)
-        print(f"{name:9} {middle:7.1f} us/request  x{middle / bare:.3f}  {[round(each, 1) for each in found]}")
+    for what, middle in (("median", statistics.median), ("least", min)):
+        bare = middle(costs["bare"])
+        for name, found in costs.items():
+            print(f"{what:7} {name:9} {middle(found):7.1f} us/request  x{middle(found) / bare:.3f}")
 
 
 def _cost(pid: int, port: str, path: str) -> float:

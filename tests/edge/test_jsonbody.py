@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import BadJson, BodyTooLarge, InvalidField, UnknownField
-from app.core.jsonbody import parse_object, refuse_unknown, require_fields, text_field
+from app.core.errors import BadJson, BodyTooLarge, UnknownField
+from app.core.jsonbody import parse_object, refuse_unknown
 
 NINES = b"9" * 64
 
@@ -155,24 +155,3 @@ def test_it_names_every_unknown_field() -> None:
         "fields": ["a", "c"],
     }
     refuse_unknown({"b": 2}, {"b"})
-
-
-def test_it_names_the_missing_field() -> None:
-    with pytest.raises(InvalidField) as caught:
-        require_fields({"a": 1}, "a", "roomId")
-
-    assert caught.value.code == "invalid_room_id"
-
-
-@pytest.mark.parametrize("value", [1, True, [], {}, "xxxx"])
-def test_it_refuses_what_is_no_short_text(value: object) -> None:
-    with pytest.raises(InvalidField) as caught:
-        text_field({"doorKey": value}, "doorKey", max_chars=3)
-
-    assert caught.value.code == "invalid_door_key"
-
-
-def test_it_reads_text_and_nothing() -> None:
-    fields = {"a": "xyz", "b": None}
-
-    assert [text_field(fields, name, max_chars=3) for name in "abc"] == ["xyz", None, None]

@@ -21,7 +21,10 @@ class DevServer:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         command = [sys.executable, "-m", "tests.edge.devapp", str(self.port), str(workers), json.dumps(options)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        # A group of its own: Sanic's main, told twice to stop, kills the group it is in.
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
 
     def __enter__(self) -> DevServer:
         deadline = time.monotonic() + 30
