@@ -6,7 +6,7 @@ const BASE = "/api/admin";
 const TIMEOUT_MS = 10_000;
 
 /** A refusal of the server, or no answer at all (`status` 0, code `no_answer`). */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, body) {
     super(body.error ?? "");
     this.status = status;

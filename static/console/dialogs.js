@@ -2,9 +2,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
-import { focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
+import { focusRoom, focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
 import { dropPanel, panels } from "./panels.js";
-import { order, roomOf } from "./store.js";
+import { neighbourOf, order, roomOf } from "./store.js";
 import { words } from "./toasts.js";
 import { alarm, cross } from "./icons.js";
 
@@ -13,10 +13,12 @@ export function PanelHost() {
   return panels.value.map(({ id, component: Panel, props }) => html`<${Panel} key=${id} panelId=${id} ...${props} />`);
 }
 
-/** Where the focus goes when the button that opened a panel is gone (CON-215). */
-function keepFocus() {
-  const focused = document.activeElement;
-  if (!focused || focused === document.body) (document.querySelector("article h2") ?? { focus: focusRooms }).focus();
+/** The focus when the button that opened a panel is gone: the card in that place, or the list (CON-215). */
+function keepFocus(roomId) {
+  if (document.activeElement && document.activeElement !== document.body) return;
+  const next = neighbourOf(roomId);
+  if (next) focusRoom(next);
+  else focusRooms();
 }
 
 /** A room was deleted under its open panel: say so, and close on the next key (CON-054). */
@@ -29,7 +31,7 @@ function Gone({ close }) {
 }
 
 /**
- * Frame of a panel. `kind` is `box`, `form` or `sheet`; `mayClose` is asked before Escape, × or a press outside closes;
+ * Frame of a panel. `kind` begins with `box` (its content brings the heading), `form` or `sheet`; `mayClose` is asked before Escape, × or a press outside closes;
  * `children` is a function of `close`, which always closes.
  */
 export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true, label, children }) {
@@ -42,7 +44,7 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
   }, []);
   const closed = () => {
     dropPanel(panelId);
-    queueMicrotask(keepFocus);
+    queueMicrotask(() => keepFocus(roomId));
   };
   const onKeyDown = (event) => {
     trapTab(event, box.current);
@@ -59,7 +61,7 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
       onPointerDown=${(event) => (pressedOutside.current = event.target === box.current)}
       onClick=${(event) => event.target === box.current && pressedOutside.current && leave()}>
       <div class="panel">
-        ${kind !== "box" && html`
+        ${!kind.startsWith("box") && html`
           <header class="panel-head"><h2>${title}</h2>${sub && html`<p>${sub}</p>`}
             <button type="button" class="button quiet panel-close" aria-label=${t("close")} onClick=${leave}>${cross()}<kbd>Esc</kbd></button></header>
         `}

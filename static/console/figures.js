@@ -5,7 +5,7 @@ import { number, wait } from "./format.js";
 import { Tip } from "./tip.js";
 
 /** EST. WAIT of a room: the text, and where it needs one an explanation and its spoken form (CON-064 … CON-068). */
-export function estimate(room) {
+function estimate(room) {
   if (room.recovering || room.waiting === null || room.waiting === undefined) return { text: "–" };
   if (room.waiting === 0) return { text: "0s", calm: true };
   if (room.estWaitInfinite) {

@@ -42,7 +42,7 @@ export function Header() {
       <div class="bar-badges"><${Incident} /><${Insecure} /></div>
       <${Who} />
       <${Menu} />
-      ${may("write") && html`<button type="button" class="button bar-new" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
+      ${may("write") && html`<button type="button" class="button" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
     </header>
   `;
 }

@@ -6,7 +6,7 @@ import { number } from "./format.js";
 import { expectOwn, putRoom, roomOf } from "./store.js";
 import { announce, refused, words } from "./toasts.js";
 
-export const MOST = 100_000;
+const MOST = 100_000;
 
 /** Ends of the slider's range; it grows to the next one that holds the rate. */
 const RANGES = [300, 600, 1500, 3000, 6000, 15_000, 30_000, 60_000, MOST];

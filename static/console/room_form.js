@@ -81,7 +81,8 @@ function askDiscard(form, close) {
 
 /** `2 fields changed: capacity, places per address`. */
 function changes(form) {
-  const names = form.changed.value.map((name) => t(`f.${name}`).toLowerCase());
+  const inner = (text) => text[0].toLowerCase() + text.slice(1);
+  const names = form.changed.value.map((name) => inner(t(`f.${name}`)));
   if (names.length === 0) return form.id === null ? "" : t("form.unchanged");
   return rich(names.length === 1 ? "form.changed.list.one" : "form.changed.list", { n: html`<b>${names.length}</b>`, names: names.join(", ") });
 }

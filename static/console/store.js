@@ -58,19 +58,38 @@ function noticeChanges(id, before, after) {
   if (before.recovering && !after.recovering) lookOf(id).value = true;
 }
 
+const FIGURES = ["waiting", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute", "estWaitSec", "estWaitInfinite", "estWaitIsFloor"];
+
+/** While the live state cannot be read, the last known figures stand on the card, marked with their time (CON-050). */
+function withKnown(before, room) {
+  if (!room.stale || !before) return room;
+  const unread = FIGURES.filter((name) => room[name] === null);
+  return { ...room, ...Object.fromEntries(unread.map((name) => [name, before[name]])) };
+}
+
 /** Put one room in place; an answer to an act may bring only some members. */
 export function putRoom(room) {
   const place = roomOf(room.id);
   const before = place.peek();
-  const after = before ? { ...before, ...room } : room;
+  const after = before ? { ...before, ...withKnown(before, room) } : room;
   if (before) noticeChanges(room.id, before, after);
   place.value = after;
   if (order.peek() && !order.peek().includes(room.id)) order.value = [...order.peek(), room.id];
 }
 
+/** Where rooms stood that are gone, so that the focus can go to that place. */
+const places = new Map();
+
+/** Id of the room that now stands where `id` stood, or of the last one; undefined without rooms. */
+export function neighbourOf(id) {
+  const ids = order.peek() ?? [];
+  return ids[places.get(id) ?? 0] ?? ids.at(-1);
+}
+
 /** Take one room out, after a frame or an answer said that it is gone. */
 export function dropRoom(id) {
   if (rooms.has(id)) rooms.get(id).value = null;
+  places.set(id, order.peek()?.indexOf(id));
   if (order.peek()?.includes(id)) order.value = order.peek().filter((other) => other !== id);
 }
 

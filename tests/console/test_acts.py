@@ -26,7 +26,9 @@ def test_it_pauses_and_resumes_without_a_question(signed_in: Callable[..., Page]
     assert stub.sent("/rooms/shop/state") == [{"state": "paused"}, {"state": "active"}]
 
 
+@pytest.mark.req("CON-089")
 @pytest.mark.req("CON-105")
+@pytest.mark.req("CON-113")
 def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Bypass").click()
@@ -42,8 +44,9 @@ def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page]
     assert stub.sent("/rooms/shop/state") == []
 
     page.keyboard.press("Enter")
-    dialog.get_by_role("button", name="Turn queue off").click()
+    dialog.get_by_role("button", name="Turn queue off").dblclick()
     expect(card(page, "Shop").locator(".badge")).to_have_text("BYPASS")
+    assert stub.sent("/rooms/shop/state") == [{"state": "bypass"}]
 
 
 def test_it_never_shows_a_failed_act_as_done(signed_in: Callable[..., Page], stub: Stub) -> None:
@@ -156,7 +159,6 @@ def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -
     expect(page.get_by_text("Ticket 999999 was never given in this room.")).to_be_visible()
 
 
-@pytest.mark.req("CON-107")
 def test_it_deletes_only_after_the_id_was_typed(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Edit").click()

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.browser
 FOCUSED = "document.activeElement.innerText || document.activeElement.getAttribute('aria-label')"
 
 
-@pytest.mark.req("CON-211")
 def test_it_goes_down_the_list_with_one_enter_per_room(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
     page.keyboard.press("Tab")
@@ -93,16 +92,23 @@ def test_it_keeps_tab_inside_a_window_and_gives_the_focus_back_step_by_step(sign
     page.keyboard.press("Escape")
     expect(edit).to_be_focused()
 
+    for leave in (page.get_by_role("button", name="Close").click, lambda: page.mouse.click(4, 4)):
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        leave()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(edit).to_be_focused()
+
 
 @pytest.mark.req("CON-215")
 def test_it_never_loses_the_focus_when_the_opener_is_gone(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
-    card(page, "Shop").get_by_role("button", name="Visitors").click()
-    stub.set(rooms={k: v for k, v in stub.state()["rooms"].items() if k != "shop"})
+    card(page, "Checkout").get_by_role("button", name="Visitors").click()
+    stub.set(rooms={k: v for k, v in stub.state()["rooms"].items() if k != "checkout"})
     expect(page.get_by_role("dialog")).to_contain_text("This room was deleted.")
     page.keyboard.press("Enter")
 
-    expect(page.get_by_role("heading", name="Spring drop")).to_be_focused()
+    expect(page.get_by_role("heading", name="Support chat")).to_be_focused()
 
 
 def test_it_changes_language_and_theme_in_place_and_remembers_them(signed_in: Callable[..., Page]) -> None:

@@ -22,6 +22,11 @@ WIDEST = {
     "joinsPerMin": 10_400, "passedLastMinute": 10_000, "estWaitSec": 392_400,
 }  # fmt: skip
 
+WAITS = {
+    40: "40s", 59: "59s", 60: "1m", 89: "1m", 90: "2m", 180: "3m", 3590: "1h", 4800: "1h20m", 7200: "2h", 36_000: "10h",
+    392_400: "109h",
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("language", ["en", "th"])
 @pytest.mark.parametrize("width", [1440, 1280, 1024, 390])
@@ -127,18 +132,27 @@ def test_it_shows_unknown_figures_as_a_dash_and_recovering_rooms_as_such(
     expect(shop.get_by_text("shop.example")).to_be_visible()
 
 
+def test_it_keeps_the_last_known_figures_of_a_room_that_cannot_be_read_and_names_their_time(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    unread = dict.fromkeys(["waiting", "occupancy", "joinsPerMin", "estWaitSec"])
+    stub.room("shop", **unread, stale=True, staleSince=1_790_000_000_000)
+
+    expect(card(page, "Shop").locator(".notice")).to_have_text("Figures of 2:13:20 PM")
+    expect(card(page, "Shop").locator("dd").first).to_have_text("38")
+    expect(card(page, "Shop")).to_contain_class("card-old")
+
+
 @pytest.mark.req("CON-064")
 @pytest.mark.req("CON-065")
-@pytest.mark.parametrize(
-    ("sec", "text"),
-    [(40, "40s"), (59, "59s"), (60, "1m"), (89, "1m"), (90, "2m"), (180, "3m"), (3590, "1h"), (4800, "1h20m"),
-     (7200, "2h"), (36_000, "10h"), (392_400, "109h")],
-)  # fmt: skip
-def test_it_writes_waits_short_and_never_cut(signed_in: Callable[..., Page], stub: Stub, sec: int, text: str) -> None:
-    stub.room("shop", estWaitSec=sec)
+def test_it_writes_waits_short_and_never_cut(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
+    shown = card(page, "Shop").locator(".figure-l").first
 
-    expect(card(page, "Shop").locator(".figure-l").first).to_have_text(text)
+    for sec, text in WAITS.items():
+        stub.room("shop", estWaitSec=sec)
+        expect(shown).to_have_text(text)
 
 
 @pytest.mark.req("CON-066")
@@ -160,7 +174,9 @@ def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable
     card(page, "Arena tickets").get_by_role("button", name="no end at the present setting").focus()
     expect(page.get_by_text("the rate is 0. A number comes back when the rate is raised.")).to_be_visible()
 
-    stub.room("support", waiting=0, estWaitInfinite=False, estWaitSec=0)
+    card(page, "Support chat").get_by_role("button", name="Resume").click()
+    expect(card(page, "Support chat").locator(".figure-l").first).to_have_text("4m")
+    stub.room("support", state="paused", waiting=0, estWaitInfinite=False, estWaitSec=0)
     expect(card(page, "Support chat").locator(".figure-l").first).to_have_text("0s")
 
 

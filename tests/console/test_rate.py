@@ -79,7 +79,6 @@ def test_it_says_that_nobody_is_let_in_at_rate_0(signed_in: Callable[..., Page])
     expect(card(page, "Arena tickets").get_by_text("Active, but nobody is let in")).to_be_visible()
 
 
-@pytest.mark.req("CON-045")
 def test_it_shows_the_servers_value_again_and_its_words_after_a_refusal(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:

@@ -17,8 +17,6 @@ def open_form(page: Page, name: str = "Shop") -> None:
     expect(page.get_by_role("dialog", name=f"Edit {name}")).to_be_visible()
 
 
-@pytest.mark.req("CON-232")
-@pytest.mark.req("CON-194")
 def test_it_asks_three_things_for_the_first_room_and_focuses_its_card(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:

@@ -112,9 +112,11 @@ def test_it_gives_an_open_form_back_to_the_same_person_after_a_401(signed_in: Ca
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Edit").click()
     page.locator("#f-name").fill("Shop of the night")
-    stub.set(sessions=[])
+    stub.set(refuse={"status": 401, "code": "unauthorized", "error": "A valid key is required."})
+    page.get_by_role("button", name="Save").click()
     expect(page.locator("#key")).to_be_visible()
 
+    stub.set(refuse=None)
     sign_in(page)
     expect(page.locator("#f-name")).to_have_value("Shop of the night")
 
