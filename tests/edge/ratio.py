@@ -8,6 +8,7 @@ machine, the ratio much less.
 from __future__ import annotations
 
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -43,7 +44,8 @@ def main() -> None:
     }
     running = {name: subprocess.Popen([sys.executable, *args]) for name, (args, _, _) in servers.items()}
     try:
-        time.sleep(3)
+        for _, port, _ in servers.values():
+            _wait_for(int(port))
         costs: dict[str, list[float]] = {name: [] for name in servers}
         for _ in range(rounds):
             for name, (_, port, path) in servers.items():
@@ -56,6 +58,15 @@ def main() -> None:
         bare = middle(costs["bare"])
         for name, found in costs.items():
             print(f"{what:7} {name:9} {middle(found):7.1f} us/request  x{middle(found) / bare:.3f}")
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SystemExit(f"nothing answers at {port}")
 
 
 def _cost(pid: int, port: str, path: str) -> float:
