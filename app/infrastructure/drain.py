@@ -116,9 +116,15 @@ class Drainer:
                 if not await self._turn():
                     await self._sleep(stop)
             except StorageUnavailable:
-                await _first_of(self._pause, stop)
-                self._pause = min(self._pause * 2, RETRY_SEC[1])
+                await self._rest(stop)
+            except Exception:
+                log.exception("drain_turn_failed", rooms=len(self._due))
+                await self._rest(stop)
         await self._last_turns()
+
+    async def _rest(self, stop: asyncio.Event) -> None:
+        await _first_of(self._pause, stop)
+        self._pause = min(self._pause * 2, RETRY_SEC[1])
 
     async def _last_turns(self) -> None:
         try:

@@ -123,10 +123,13 @@ class Postgres:
             await link.executemany(sql, rows)
 
     @asynccontextmanager
-    async def dedicated(self) -> AsyncIterator[OwnLink]:
-        """A connection outside the pool, for session locks and migrations; it ends with the block."""
+    async def dedicated(self, *, command_timeout_sec: float | None = None) -> AsyncIterator[OwnLink]:
+        """A connection outside the pool, for session locks and migrations; it ends with the block.
+
+        ``command_timeout_sec``: longest statement, None = no limit.
+        """
         try:
-            link = await asyncpg.connect(self._dsn, timeout=CONNECT_TIMEOUT_SEC)
+            link = await asyncpg.connect(self._dsn, timeout=CONNECT_TIMEOUT_SEC, command_timeout=command_timeout_sec)
         except UNREACHABLE as error:
             raise StorageUnavailable() from error
         try:

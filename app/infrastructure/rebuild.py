@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SLICE_ROWS: Final = 20_000
 """Facts read and folded at a time: some MB, about 50 ms of this process."""
+STATEMENT_SEC: Final = 30.0
+"""Longest statement of a rebuild; a Postgres that hangs must not hold the other rooms up for ever."""
 CALL_BYTES: Final = 250_000
 """Most bytes written in one call of the live store: well below 2 ms of it."""
 
@@ -72,7 +74,7 @@ class Rebuilder:
 
     def session(self) -> AbstractAsyncContextManager[OwnLink]:
         """A connection for rebuilds, outside the pool."""
-        return self._postgres.dedicated()
+        return self._postgres.dedicated(command_timeout_sec=STATEMENT_SEC)
 
     async def rebuild(self, link: OwnLink, head: Head) -> Rebuilt | None:
         """Rebuild the generation of ``head``; None when another instance is at it.
@@ -86,6 +88,7 @@ class Rebuilder:
         try:
             return await self._rebuild(link, head)
         finally:
+            # A lost connection has given the lock back itself.
             if not link.is_closed():
                 await link.fetchval(QUERIES["journal_rebuild_unlock"], head.room)
 

@@ -170,6 +170,9 @@ class CommitWaiter:
                 await self._poll()
             except StorageUnavailable:
                 continue
+            except Exception:
+                # Deadlines have to be kept whatever is wrong with the headers of some room.
+                log.exception("commit_poll_failed")
 
     def _end_overdue(self) -> None:
         now = mono()

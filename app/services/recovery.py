@@ -138,11 +138,17 @@ class Recovery:
                 try:
                     await self._turn()
                 except StorageUnavailable:
-                    self.compared.set()
-                    await asyncio.wait([stopping], timeout=UNREACHABLE_SEC)
-                    continue
+                    pause = UNREACHABLE_SEC
+                except Exception:
+                    log.exception("recovery_turn_failed")
+                    pause = RETRY_SEC[0]
+                else:
+                    pause = 0.0
                 self.compared.set()
-                await self._sleep(stopping)
+                if pause:
+                    await asyncio.wait([stopping], timeout=pause)
+                else:
+                    await self._sleep(stopping)
         finally:
             stopping.cancel()
 
