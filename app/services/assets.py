@@ -76,10 +76,10 @@ def compress(body: bytes) -> bytes:
     return gzip.compress(body, 9, mtime=0)
 
 
-def bare_lines(source: str) -> str:
-    """``source`` without full-line comments, blank lines and indentation."""
+def bare_lines(source: str, *, end: str = "\n") -> str:
+    """``source`` without full-line comments, blank lines and indentation; ``end`` is put between its lines."""
     lines = (line.strip() for line in _BLOCK_COMMENT.sub("", source).splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
+    return end.join(line for line in lines if line and not line.startswith("//"))
 
 
 def squeeze(script: str) -> str:
@@ -131,7 +131,7 @@ class Assets:
 
     def guard(self) -> str:
         """The inline script of the document, ready to be put between its tags."""
-        return bare_lines(self.source("waiting/guard.js"))
+        return squeeze(bare_lines(self.source("waiting/guard.js")))
 
     def _add(self, page: str, suffix: str, media_type: str, text: str) -> str:
         body = text.encode("utf-8")
@@ -140,7 +140,7 @@ class Assets:
         return f"/assets/{asset.name}"
 
     def _style(self) -> str:
-        return "\n".join(bare_lines(self.source(path)) for path in WAITING_STYLES)
+        return "".join(bare_lines(self.source(path), end="") for path in WAITING_STYLES)
 
     def _script(self) -> str:
         prelude = f"const EN={self._texts(FALLBACK)};"

@@ -45,7 +45,7 @@ class WaitingPage:
             "icon_turn": assets.icon_turn,
             **assets.languages,
         }
-        self._template = _fill(bare_lines(assets.source("waiting/waiting.html")), fixed)
+        self._template = _fill(bare_lines(assets.source("waiting/waiting.html"), end=""), fixed)
         digest = base64.b64encode(hashlib.sha256(guard.encode("utf-8")).digest()).decode("ascii")
         self._policy = (
             f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; font-src 'self'; "

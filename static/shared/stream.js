@@ -31,7 +31,7 @@ export const createFeed = ({ ask, url, onFrame }) => {
     may = next.stream;
     if (!on) return;
     if (may && !control && !reopen) open();
-    if (!heard) timer = setTimeout(question, next.ms);
+    if (!heard || !may) timer = setTimeout(question, next.ms);
   };
 
   const frame = block => {

@@ -1,14 +1,12 @@
 import { estimate } from './estimate.js';
-import { wish } from './notify.js';
+import { soundWanted, wish } from './notify.js';
 import { recall, TOKEN } from './storage.js';
 import { NEAR } from './state.js';
 import { clock, countdown, number, t } from '../shared/text.js';
 
 // From what the page knows to what it says. No document here: the answer is a plain object that view.js lays out.
 
-const TOLD = { '': 'tell', on: 'tellOn', sound: 'tellOn', blocked: 'tellBlocked' };
-
-const told = () => ({ wish: wish(), tellText: t(TOLD[wish()]) });
+const told = () => ({ wish: wish(), tellText: t(wish() || 'tell'), sound: soundWanted() });
 
 const lostBlock = model => ({
   valueText: t(model.lost),

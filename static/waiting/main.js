@@ -8,7 +8,9 @@ import { $, draw, label, pulse, speakOf } from './view.js';
 
 // Joins, listens, moves on: the only file that speaks to the server and to the person.
 
-const query = new URLSearchParams(location.search);
+const back = new URLSearchParams(location.search).get('qm_return') || undefined;
+const icon = document.querySelector('[rel=icon]');
+const ring = icon.href;
 const MOVES = 3;
 
 let model = initial(Date.now(), $('room').textContent, meta());
@@ -24,18 +26,17 @@ const paint = () => {
   if (!ready) return;
   const now = Date.now();
   const said = describe(model, now);
-  const was = root.className;
+  const turn = model.screen === 'turn';
+  const turned = turn && icon.href === ring;
   draw(said);
   speakOf(model, said, now);
-  const turned = /turn/.test(said.css) && !/turn/.test(was);
-  document.querySelector('[rel=icon]').href = /turn/.test(said.css) ? root.dataset.turn : icon;
+  icon.href = turn ? root.dataset.turn : ring;
   document.querySelector('[name=theme-color]').content = getComputedStyle(document.body).backgroundColor;
   if (turned) {
     $('go').focus();
     tell(model.name);
   }
 };
-const icon = document.querySelector('[rel=icon]').href;
 
 const tick = event => {
   model = reduce(model, event);
@@ -58,13 +59,15 @@ const call = async (path, init) => {
   }
 };
 
-const post = (path, body) =>
-  call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+const post = (path, more) => call(path, {
+  method: 'POST', headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ roomId: room, token: recall(TOKEN) || undefined, ...more }),
+});
 
 /** Address with room, return page and, only in a browser that returns no cookie, the token. */
 const address = path => {
   const wanted = new URLSearchParams({ room });
-  if (query.get('qm_return')) wanted.set('return', query.get('qm_return'));
+  if (back) wanted.set('return', back);
   if (cookieless && recall(TOKEN)) wanted.set('token', recall(TOKEN));
   return `${path}?${wanted}`;
 };
@@ -127,7 +130,7 @@ const accept = (view, notice) => {
 const ask = async () => {
   const joining = !joined;
   const result = joining
-    ? await post('/api/join', { roomId: room, token: recall(TOKEN) || undefined, returnUrl: query.get('qm_return') || undefined })
+    ? await post('/api/join', { returnUrl: back })
     : await call(address('/api/status'));
   if (result.status !== 200) return refusal(result);
   const view = result.body;
@@ -181,7 +184,7 @@ const restart = () => {
 };
 
 const leave = async () => {
-  const { status } = await post('/api/leave', { roomId: room, token: recall(TOKEN) || undefined });
+  const { status } = await post('/api/leave');
   if (status !== 200) return;
   keep(TOKEN, '');
   askLeave(false);
@@ -195,26 +198,18 @@ const askLeave = asking => {
   (asking ? $('leaveNo') : $('leave')).focus();
 };
 
-const copy = async () => {
-  try {
-    await navigator.clipboard.writeText($('ref').textContent);
-  } catch {
-    // No clipboard without https: the text is selected, and the old command takes it from there.
-    getSelection().selectAllChildren($('ref'));
-    document.execCommand('copy');
-  }
+const copy = () => {
+  // The old command, since the new one is not there without https.
+  getSelection().selectAllChildren($('ref'));
+  document.execCommand('copy');
   $('refKey').textContent = $('say').textContent = t('copied');
   setTimeout(() => { $('refKey').textContent = t('reference'); }, 2000);
 };
 
 const translate = async lang => {
-  let table = EN;
-  try {
-    if (lang === 'th') table = await (await fetch(root.dataset.th)).json();
-    speak(lang, table);
-  } catch {
-    // The other language did not come: English is in the page.
-  }
+  // English is in the page, and stands in where the other language does not come.
+  const { status, body } = lang === 'th' ? await call(root.dataset.th, { cache: 'default' }) : {};
+  speak(...(status === 200 ? [lang, body] : ['en', EN]));
   ready = true;
   label();
   paint();
@@ -260,11 +255,14 @@ matchMedia('(prefers-color-scheme:dark)').addEventListener('change', event => {
   if (!recall('qm_theme')) colour(event.matches);
 });
 document.addEventListener('visibilitychange', () => document.hidden || feed.now());
+// Left in another tab: this one must not join again by itself.
+addEventListener('storage', event => event.key === TOKEN && !event.newValue && end('left'));
 addEventListener('online', () => feed.now());
+addEventListener('pagehide', () => feed.stop());
 addEventListener('pageshow', event => {
   if (!event.persisted) return;
   moving = false;
-  feed.now();
+  feed.start();
 });
 
 setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen)) && paint(), 1000);

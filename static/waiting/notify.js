@@ -10,16 +10,18 @@ const able = () => 'Notification' in self && !/Android/.test(navigator.userAgent
 
 const granted = () => able() && Notification.permission === 'granted';
 
-/** '' not asked for, 'on', 'sound' or 'blocked'. */
+/** The text key of what came of the wish: '' not asked for, else 'tellOn' or 'tellBlocked'. */
 export const wish = () => {
-  const kept = recall(NOTIFY) || '';
-  return kept && !granted() ? 'blocked' : kept;
+  if (!recall(NOTIFY)) return '';
+  return granted() ? 'tellOn' : 'tellBlocked';
 };
 
 const unlock = () => {
   audio = audio || new AudioContext();
   audio.resume();
 };
+
+export const soundWanted = () => recall(NOTIFY) === 'sound';
 
 export const askToTell = async () => {
   // A question that was waved away may be put again.
@@ -44,9 +46,8 @@ const note = (hertz, start) => {
 };
 
 export const tell = name => {
-  const kept = recall(NOTIFY);
-  if (kept && granted()) new Notification(t('turn'), { body: name, tag: 'qm_' + room });
-  if (kept !== 'sound') return;
+  if (wish() && granted()) new Notification(t('turn'), { body: name, tag: 'qm_' + room });
+  if (!soundWanted()) return;
   unlock();
   note(660, audio.currentTime);
   note(880, audio.currentTime + 0.3);

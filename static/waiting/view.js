@@ -71,7 +71,7 @@ export const draw = said => {
   $('pause').toggleAttribute('hidden', !said.pause);
   $('tellButton').disabled = !!said.wish;
   $('sound').hidden = !said.wish;
-  $('soundBox').checked = said.wish === 'sound';
+  $('soundBox').checked = said.sound;
   drawLine(said);
 };
 

@@ -70,6 +70,16 @@ def left(stub: Stub, page: Page) -> None:
     page.click("#leaveYes")
 
 
+def told(stub: Stub, page: Page) -> None:
+    page.context.grant_permissions(["notifications"])
+    page.click("#tellButton")
+
+
+def untold(stub: Stub, page: Page) -> None:
+    page.add_init_script("localStorage.qm_notify_shop = 'sound'")
+    page.reload()
+
+
 def asking(stub: Stub, page: Page) -> None:
     page.click("#storesButton")
     page.click("#leave")
@@ -97,6 +107,8 @@ STATES: dict[str, Prepare] = {
     "cleared": steady(visitor("gone", rejoin=False, reason="ejected", by="purge")),
     "left": left,
     "asking": asking,
+    "told": told,
+    "untold": untold,
     "network": refused(429, "queue_identity_limit"),
     "line-full": refused(503, "line_full"),
 }
@@ -132,7 +144,7 @@ def main(names: list[str]) -> None:
             stub.reset()
             page.on("console", lambda message, file=file: sys.stderr.write(f"{file}: {message.text}\n"))
             page.on("pageerror", lambda error, file=file: sys.stderr.write(f"{file}: {error}\n"))
-            if name in ("lost", "left", "asking"):
+            if name in ("lost", "left", "asking", "told", "untold"):
                 stub.show(visitor("waiting"))
                 page.goto(f"{stub.url}/w/shop", wait_until="commit")
                 page.locator("#hero:not(:empty)").wait_for()
