@@ -12,7 +12,7 @@ CREATE TABLE events (
     PRIMARY KEY (room, gen, seq)
 );
 
-COMMENT ON TABLE events IS 'One row per fact of a room, in order per room and generation; never changed. at: epoch ms. body: layout of docs/reference/facts.md.';
+COMMENT ON TABLE events IS 'One row per fact of a room, in order per room and generation; never changed. at: epoch ms. body: layout of app/domain/facts.py, joined without its address.';
 COMMENT ON COLUMN events.ip IS 'Readable visitor address (16 bytes, IPv4 mapped) of a join; no rebuild reads it, it may be blanked.';
 
 -- Half-filled pages keep the counting of a head inside its page: one head moves many times a second.
