@@ -6,17 +6,18 @@ says (services/waiting_page.py) and everything about a single visitor.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from sanic import Blueprint, HTTPResponse, Request
 
+from app.context import AppContext
 from app.core.errors import NoRoom, QmError, StorageUnavailable
 from app.core.ids import RoomId, is_room_id
 from app.domain.budget import Budget
 from app.domain.room import Room
 from app.services.module_tree import accepts_gzip
 from app.services.small_pages import SmallPage, SmallPages
-from app.services.waiting_page import RenderedPage, WaitingPage
+from app.services.waiting_page import RenderedPage
 from blueprints.edge.request import is_navigation
 
 BUDGET: Final = "waiting"
@@ -28,38 +29,27 @@ _SMALL: Final = SmallPages()
 bp = Blueprint("visitor_pages")
 
 
-class RoomSource(Protocol):
-    """What this page needs of the room directory."""
-
-    def get(self, room_id: RoomId) -> Room | None:
-        """This process's copy, from memory."""
-
-    async def refresh(self, room_id: RoomId) -> Room | None:
-        """Read the room anew. Raises StorageUnavailable."""
-
-
 async def waiting(request: Request, room: str) -> HTTPResponse:
     """The page of a room, the same bytes for everybody, or a small page that says why not."""
-    qm = request.app.ctx.qm
-    budget: Budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
+    qm: AppContext = request.app.ctx.qm
+    budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
     limits = {name.decode(): value.decode() for name, value in budget.headers()}
     if not budget.allowed:
         return _too_many(request, budget, limits)
     try:
-        found = await _room(qm.rooms, room)
+        found = await _room(qm, room)
     except StorageUnavailable as error:
         return _refused(request, error, SmallPage.RETRY, limits, retry_after_sec=RETRY_SEC)
     if found is None:
         return _refused(request, NoRoom(), SmallPage.NO_ROOM, limits)
-    page: WaitingPage = qm.waiting_page
-    return _send(request, page.render(found), limits)
+    return _send(request, qm.waiting_page.render(found), limits)
 
 
-async def _room(rooms: RoomSource, room: str) -> Room | None:
+async def _room(qm: AppContext, room: str) -> Room | None:
     """This process's copy of the room, or a fresh one where it has none. Raises StorageUnavailable."""
     if not is_room_id(room):
         return None
-    return rooms.get(RoomId(room)) or await rooms.refresh(RoomId(room))
+    return qm.rooms.get(RoomId(room)) or await qm.rooms.refresh(RoomId(room))
 
 
 def _send(request: Request, page: RenderedPage, limits: dict[str, str]) -> HTTPResponse:

@@ -168,7 +168,7 @@ const move = () => {
   const moves = (meta().moves || []).filter(at => now - at < 60000);
   if (!/turn|go/.test(model.screen)) moving = false;
   else if (moves.length > MOVES) tick({ type: 'loop' });
-  else {
+  else if ($('go').href) {
     remember({ moves: [...moves, now] });
     location.replace($('go').href);
   }

@@ -98,5 +98,5 @@ export const speakOf = (model, said, now) => {
   if (place) parts.push(place);
   else if (screen === 'line') parts.push(said.valueText, said.note);
   else parts.push(said.label, said.sub, said.go);
-  $('say').textContent = parts.filter(Boolean).map(part => part.replace(/[^.。]$/, '$&.')).join(' ');
+  $('say').textContent = parts.filter(Boolean).map(part => part.replace(/[^.…]$/, '$&.')).join(' ');
 };
