@@ -41,6 +41,7 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
         policy=TrustPolicy.of(settings.trust_proxy, settings.trust_proxy_ips),
         health=lambda: _health(app),
         error_page=_error_page(SmallPages()),
+        stopping=runtime.stopping.is_set,
     )
     app.ctx.protocol = EdgeProtocol
     app.ctx.runtime = runtime

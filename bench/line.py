@@ -15,7 +15,8 @@ import aiohttp
 import asyncpg
 import httpx
 
-from app.domain.facts import FactType, Joined, encode_body
+from app.domain.facts import Joined, encode_element
+from app.infrastructure.journal import outbox_to_row
 from bench.lab import Lab, until
 from bench.shapes import AGENT, PAGE, Holder, address
 from loadtests.browser import Browser, shared_client
@@ -91,12 +92,10 @@ async def lengthen(lab: Lab, room: str, more: int) -> tuple[float, float]:
     try:
         gen, seq = await connection.fetchrow("SELECT gen, seq FROM room_heads WHERE room = $1 ORDER BY gen DESC", room)
         now = int(time.time() * 1000)
-        rows = (
-            (room, gen, seq + 1 + i, int(FactType.JOINED), 1, now, encode_body(_joined(first + i))) for i in range(more)
-        )
+        rows = ((room, gen, seq + 1 + i, *outbox_to_row(encode_element(now, _joined(first + i)))) for i in range(more))
         async with connection.transaction():
             await connection.copy_records_to_table(
-                "events", records=rows, columns=["room", "gen", "seq", "type", "lv", "at", "body"]
+                "events", records=rows, columns=["room", "gen", "seq", "type", "lv", "at", "ip", "body"]
             )
             await connection.execute(
                 "UPDATE room_heads SET seq = seq + $2 WHERE room = $1 AND gen = $3", room, more, gen
