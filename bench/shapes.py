@@ -61,7 +61,8 @@ def bare(port: int) -> bytes:
 def check(port: int, room: str, holder: Holder) -> bytes:
     """The tag's check: a cross-site POST, so without cookies."""
     body = {"token": holder.token, "url": PAGE, "doorKey": holder.door_key, "tag": "1.4.0"}
-    return _post(port, f"/api/check?room={room}", body, f"X-Forwarded-For: {holder.address}\r\n")
+    extra = f"X-Forwarded-For: {holder.address}\r\nOrigin: https://shop.example\r\nSec-Fetch-Site: cross-site\r\n"
+    return _post(port, f"/api/check?room={room}", body, extra + "Sec-Fetch-Mode: cors\r\n")
 
 
 def status(port: int, room: str, holder: Holder) -> bytes:

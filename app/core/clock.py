@@ -6,21 +6,24 @@ for tokens, log lines, deadlines and the like.
 
 from __future__ import annotations
 
-import threading
 import time
 
 from app.core.ids import EpochMs
 
-_lock = threading.Lock()
 _last_ms = 0
 
 
 def wall_ms() -> EpochMs:
-    """Milliseconds since 1970; never smaller than an earlier answer in this process (FLT-126)."""
+    """Milliseconds since 1970; never smaller than an earlier answer to this thread of the process (FLT-126).
+
+    Without a lock: it is asked several times a request. Two threads at the same instant may each set their own last
+    value; the later one stands, and both are of that instant.
+    """
     global _last_ms
-    with _lock:
-        _last_ms = max(_last_ms, time.time_ns() // 1_000_000)
-        return EpochMs(_last_ms)
+    now_ms = time.time_ns() // 1_000_000
+    if now_ms > _last_ms:
+        _last_ms = now_ms
+    return EpochMs(_last_ms)
 
 
 def mono() -> float:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, NoReturn
 
+import ujson
+
 from app.core.errors import BadJson, BodyTooLarge, UnknownField
 
 BODY_MAX_BYTES: Final = 16 * 1024
@@ -35,6 +37,9 @@ def parse_object(body: bytes, *, max_bytes: int = BODY_MAX_BYTES, empty_ok: bool
         raise BodyTooLarge
     if empty_ok and not body.strip(b" \t\r\n"):
         return {}
+    plain = _plain(body)
+    if plain is not None:
+        return plain
     _check_shape(body)
     try:
         value = _DECODER.decode(body.decode())
@@ -51,6 +56,27 @@ def refuse_unknown(fields: dict[str, Any], allowed: Collection[str], *, of: str 
     """Raise UnknownField naming every member of ``fields`` that is not ``allowed``."""
     if unknown := [name for name in fields if name not in allowed]:
         raise UnknownField(*unknown, of=of)
+
+
+def _plain(body: bytes) -> dict[str, Any] | None:
+    """The object if ``body`` is what a tag or page sends: one flat object of strings without escapes; else None.
+
+    ujson is a tenth of the cost of the strict reading, and where it is lax the conditions leave no room: no escape,
+    no second object, no list, no control character, no value but strings, and as many names as ``":``, so none twice.
+    """
+    if b"\\" in body or b"[" in body or body.count(b"{") != 1:
+        return None
+    try:
+        text = body.decode()
+        value = ujson.loads(text) if text.isprintable() else None
+    except ValueError:
+        return None
+    if type(value) is not dict or text.count('":') != len(value):
+        return None
+    for member in value.values():
+        if type(member) is not str:
+            return None
+    return value
 
 
 def _check_shape(body: bytes) -> None:

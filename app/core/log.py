@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -20,6 +21,8 @@ from app.core.clock import wall_ms
 from app.core.runtime import Runtime
 from app.core.secret import REDACTED, Secret
 
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id")
+"""Set by the edge for the time of one request; every line written in it carries the id (BUD-085)."""
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 # Names of fields whose values are secrets whatever their type; `ticket` is a number and stays readable.
 _SECRET_FIELD: Final = re.compile(r"secret|token|cookie|authorization|password|(^|_)key$|email|database_url|valkey_url")
@@ -54,11 +57,13 @@ def configure(
     def stamp(_logger: Any, method: str, event: Event) -> Event:
         event["level"] = "error" if method == "exception" else method
         event["instance"] = instance
+        request_id = REQUEST_ID.get(None)
+        if request_id is not None:
+            event.setdefault("request_id", request_id)
         return event
 
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             stamp,
             structlog.processors.format_exc_info,
             _redact,

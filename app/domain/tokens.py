@@ -22,6 +22,8 @@ MAX_FUTURE_MS: Final = 60_000
 """How far another instance's clock may be ahead (ENG-089)."""
 MAX_NUMBER: Final = 0xFFFF_FFFF
 """Largest generation and ticket number: both are 32-bit in the engine's records."""
+KNOWN_MAX: Final = 20_000
+"""Good tokens whose claims a process remembers, about 9 MB; a page shows its token every 5 s."""
 _MAX_IAT: Final = 1 << 48
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
@@ -100,11 +102,12 @@ class SignedTokens:
 class VisitorTokens:
     """Tickets as tokens: what the cookie ``qm_<room>``, ``qm_token`` and the JSON member ``token`` carry."""
 
-    __slots__ = ("_kid", "_max_age_ms", "_signed", "refresh_after_ms")
+    __slots__ = ("_kid", "_known", "_max_age_ms", "_signed", "refresh_after_ms")
 
     def __init__(self, keyring: Keyring, *, max_age_sec: int, cookie_max_age_sec: int) -> None:
         """``max_age_sec``: ``TOKEN_MAX_AGE_SEC``. ``cookie_max_age_sec``: ``QUEUE_COOKIE_MAX_AGE_SEC``."""
         self._signed = SignedTokens(keyring, Purpose.VISITOR)
+        self._known: dict[str, Claims] = {}
         self._kid = f',"kid":"{keyring.kid}"' if keyring.sign_v2 else ""
         self._max_age_ms = max_age_sec * 1000
         self.refresh_after_ms = min(max_age_sec, cookie_max_age_sec) * 500
@@ -120,18 +123,28 @@ class VisitorTokens:
 
         ``room`` None: the token itself tells the room (``/api/status`` without ``room``).
         """
-        payload = self._signed.open(token)
-        if isinstance(payload, Cause):
-            return payload
-        claims = _read_claims(payload)
-        if claims is None:
-            return Cause.MALFORMED
+        claims = self._known.get(token) or self._read(token)
+        if isinstance(claims, Cause):
+            return claims
         if room is not None and claims.room != room:
             return Cause.WRONG_ROOM
         if claims.iat - now_ms > MAX_FUTURE_MS:
             return Cause.FUTURE
         if now_ms - claims.iat > self._max_age_ms:
             return Cause.EXPIRED
+        return claims
+
+    def _read(self, token: str) -> Claims | Cause:
+        """Claims of a token whose signature is good, remembered; only holders of good tokens can fill the memory."""
+        payload = self._signed.open(token)
+        if isinstance(payload, Cause):
+            return payload
+        claims = _read_claims(payload)
+        if claims is None:
+            return Cause.MALFORMED
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[token] = claims
         return claims
 
     def is_due(self, claims: Claims, now_ms: int) -> bool:

@@ -71,6 +71,7 @@ class Engine:
         self._prefix = prefix
         self._loader = loader
         self._line_max = line_max
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: dict[_QueueKey, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -93,7 +94,9 @@ class Engine:
     def _put(self, name: str, room: Room, item: bytes) -> asyncio.Future[Any]:
         index = (name, room.id, room.generation, room.cfg_ver)
         queue = self._queues.get(index)
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # kept, since asking for it costs a system call in Python 3.11
+            loop = self._loop = asyncio.get_running_loop()
         if queue is None:
             args: tuple[Any, ...] = (room.generation, room.cfg_ver)
             if name == "join":

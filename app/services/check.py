@@ -97,9 +97,10 @@ class CheckService:
         if identity.proof.presented is Presented.VALID:
             if self._commits.refusing():
                 await self._refuse_admission(room, identity)
-            door = self._secrets.make()
-            digest = room.digests.door(door)
+            door, digest = self._door(room)
         answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
+        if door and answer.verdict is not Verdict.ADMITTED:
+            room.spare_doors.append((door, digest))
         if answer.verdict is Verdict.QUEUE:
             return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, check), [])
         await self._commit(room, answer)
@@ -112,6 +113,13 @@ class CheckService:
             issued = await self._issuer.renew(room, check.visitor, identity, place, by_cookie=True)
             token, cookies = issued.token, cookies + issued.cookies
         return VisitorAnswer(_pass_json(room, answer.verdict, door, token, answer.session_expires_at), cookies)
+
+    def _door(self, room: VisitorRoom) -> tuple[str, bytes]:
+        """A door key that nobody has seen, and its digest."""
+        if room.spare_doors:
+            return room.spare_doors.pop()
+        door = self._secrets.make()
+        return door, room.digests.door(door)
 
     async def _commit(self, room: VisitorRoom, answer: CheckAnswer) -> None:
         """Return once the admission that the answer rests on is in the journal (ENG-146).

@@ -59,6 +59,7 @@ class VisitorRoom:
         "returns",
         "room",
         "rules",
+        "spare_doors",
         "tags",
         "target",
     )
@@ -80,6 +81,8 @@ class VisitorRoom:
         self.json_id = f',"roomId":"{room.id}"'
         """The member ``roomId`` of every answer, with its comma."""
         self._json_name = ujson.dumps(config.name, ensure_ascii=False, escape_forward_slashes=False)
+        self.spare_doors: list[tuple[str, bytes]] = []
+        """Door keys made for checks that admitted nobody, with their digests: never shown, so as good as new."""
         self._heads: dict[tuple[ViewState, RoomState], bytes] = {}
         self._origins: dict[bytes, bool] = {}
         self._returns: dict[str, tuple[str | None, str]] = {}

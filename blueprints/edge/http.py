@@ -14,9 +14,9 @@ from urllib.parse import quote_from_bytes
 from sanic.compat import Header
 from sanic.exceptions import RequestCancelled
 from sanic.http import Http, Stage
-from structlog.contextvars import bind_contextvars
 
 from app.core.errors import BadRequest, BodyTooLarge
+from app.core.log import REQUEST_ID
 from blueprints.edge.head import Head, head_end, parse_head
 from blueprints.edge.reply import render
 from blueprints.errors import error_reply
@@ -138,7 +138,7 @@ class EdgeHttp(Http):
         request.ctx.client = protocol.client_of(head)
         request.ctx.request_id = protocol.edge.ids.next()
         request.ctx.budget = None
-        bind_contextvars(request_id=request.ctx.request_id)
+        REQUEST_ID.set(request.ctx.request_id)
         protocol.request_class._current.set(request)
         self.stage = Stage.HANDLER
         await protocol.request_handler(request)

@@ -31,6 +31,8 @@ class HotReply:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Further headers; not those the edge adds itself."""
     content_type: bytes = JSON_TYPE
+    block: bytes = b""
+    """Ready header lines with their line ends, made once for many answers; not from what a visitor sent unchecked."""
 
 
 def json_reply(
@@ -93,6 +95,8 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
         )
         if not budget.allowed:
             parts.append(b"Retry-After: %d\r\n" % budget.retry_after_sec)
+    if reply.block:
+        parts.append(reply.block)
     for value in reply.cookies:
         parts.append(b"Set-Cookie: %b\r\n" % value)
     for name, value in reply.headers:

@@ -5,6 +5,8 @@ Not here: parsing of the head (head.py), and requests of all other routes (those
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -14,6 +16,8 @@ from app.domain.client_address import Client
 
 COOKIES_PER_NAME: Final = 4
 """Of several cookies with one name the first 4 are read (VIS-227)."""
+
+SHORT_QUERY_BYTES: Final = 80
 
 PARAMETERS_MAX: Final = 128
 COOKIES_MAX: Final = 512
@@ -68,7 +72,7 @@ class HotRequest:
         self.budget: Budget | None = None
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
-        self._query: dict[str, str] | None = None
+        self._query: Mapping[str, str] | None = None
         self._cookies: dict[bytes, list[str]] | None = None
 
     @property
@@ -87,7 +91,7 @@ class HotRequest:
         return is_navigation(self.headers)
 
     @property
-    def query(self) -> dict[str, str]:
+    def query(self) -> Mapping[str, str]:
         """Query parameters; of a repeated one the first value (VIS-042)."""
         if self._query is None:
             self._query = parse_query(self.query_bytes)
@@ -121,8 +125,12 @@ class HotRequest:
         return parse_object(self.body, empty_ok=empty_ok)
 
 
-def parse_query(raw: bytes) -> dict[str, str]:
+def parse_query(raw: bytes) -> Mapping[str, str]:
     """Parameters of a raw query, first value wins; bytes that are not UTF-8 become U+FFFD."""
+    return _parse_short(raw) if len(raw) <= SHORT_QUERY_BYTES else _parse_query(raw)
+
+
+def _parse_query(raw: bytes) -> Mapping[str, str]:
     found: dict[str, str] = {}
     if not raw:
         return found
@@ -132,6 +140,10 @@ def parse_query(raw: bytes) -> dict[str, str]:
         if text and text not in found:
             found[text] = _unquote(value)
     return found
+
+
+_parse_short = lru_cache(1024)(_parse_query)
+"""``room=shop`` is what every tag of a shop sends; made-up queries push each other out."""
 
 
 def parse_cookies(raw: bytes | None) -> dict[bytes, list[str]]:

@@ -13,8 +13,7 @@ from asyncio.tasks import _enter_task, _leave_task  # documented for task implem
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from structlog.contextvars import bind_contextvars
-
+from app.core.log import REQUEST_ID
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 
@@ -84,7 +83,7 @@ class HotRun:
         return self._is_over
 
     def _begin(self) -> None:
-        bind_contextvars(request_id=self.request.request_id)
+        REQUEST_ID.set(self.request.request_id)
         self._step(None)
 
     def _step(self, error: BaseException | None) -> None:

@@ -6,6 +6,7 @@ headers and ``X-RateLimit-*`` (the edge). Source: chapters 5, 6, 10, 13 and 14 o
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from app.core.errors import Forbidden, NoRoom, QmError, RateLimited, Unauthorized
@@ -106,8 +107,8 @@ class CheckRoute:
             answer = await self._visitor.check.preview(room, check)
         else:
             answer = await self._visitor.check.check(room, check)
-        headers = _cors(origin) if origin is not None and room.allows_tag(origin) else []
-        return HotReply(200, answer.body, answer.cookies, headers)
+        block = _cors_block(origin) if origin is not None and room.allows_tag(origin) else b""
+        return HotReply(200, answer.body, answer.cookies, block=block)
 
     def _refuse_vouched(self, request: HotRequest, room: VisitorRoom) -> None:
         """A check that speaks for another visitor needs a key, and this build has none (VIS-132, VIS-136)."""
@@ -203,6 +204,12 @@ def _cors(origin: bytes) -> list[tuple[bytes, bytes]]:
         (b"Vary", b"Origin"),
         (b"Access-Control-Expose-Headers", _EXPOSED),
     ]
+
+
+@lru_cache(512)
+def _cors_block(origin: bytes) -> bytes:
+    """The same as ready lines; only for an origin that a room's policy has read and covers."""
+    return b"".join(b"%b: %b\r\n" % header for header in _cors(origin))
 
 
 def _origin_not_allowed() -> Forbidden:

@@ -6,7 +6,7 @@ Source: chapters 3, 4 and 5 of docs/spec/03.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.core.errors import BadRequest, Forbidden, InvalidField
@@ -42,7 +42,7 @@ def ticket_cookies(request: HotRequest) -> list[tuple[str, str]]:
     return [(name, value) for name in names for value in request.cookies(name)]
 
 
-def room_in_query(query: dict[str, str]) -> str | None:
+def room_in_query(query: Mapping[str, str]) -> str | None:
     """The room that a query names (VIS-043)."""
     return query.get("room") or query.get("roomId") or None
 

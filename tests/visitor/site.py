@@ -158,7 +158,8 @@ class Answer:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {name.decode().lower(): value.decode() for name, value in self.reply.headers}
+        block = [line.partition(b": ")[::2] for line in self.reply.block.split(b"\r\n") if line]
+        return {name.decode().lower(): value.decode() for name, value in [*self.reply.headers, *block]}
 
 
 @dataclass
