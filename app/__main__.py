@@ -32,8 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "docs":
         from app.core.settings_docs import write_documents
+        from app.infrastructure.lua_docs import write_page
 
-        return write_documents(check=chosen.check)
+        return max(write_documents(check=chosen.check), write_page(check=chosen.check))
     from app.core.settings_rules import load
 
     if chosen.command == "serve":

@@ -1,6 +1,6 @@
 """Contract headers of the Lua functions: parsing, and docs/reference/engine.md made from them.
 
-``python -m app.infrastructure.lua_docs`` writes the page, ``--check`` ends with 1 when it is not up to date.
+``python -m app docs`` writes the page; with ``--check`` it ends with 1 when the page is not up to date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ derived. Every answer begins with a code: 0 OK, 1 NOHEADER, 2 NOROOM, 3 STALE, 4
 concerns one item of a batch is a number in the answer, never an error. Times are ms of the wall clock unless `ds` is
 said: tenths of a second of the room's own clock.
 
-This page is made from the headers of `app/infrastructure/lua/fn` by `python -m app.infrastructure.lua_docs`.
+This page is made from the headers of `app/infrastructure/lua/fn` by `python -m app docs`.
 """
 
 
@@ -78,18 +78,14 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main(arguments: list[str]) -> int:
-    """Write or check the page; the exit code."""
+def write_page(*, check: bool) -> int:
+    """Write the page, or with ``check`` only compare it; the exit code."""
     text = page()
-    if "--check" not in arguments:
+    if not check:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(text)
         return 0
     if PAGE.exists() and PAGE.read_text() == text:
         return 0
-    sys.stderr.write("docs/reference/engine.md is not up to date: run python -m app.infrastructure.lua_docs\n")
+    sys.stderr.write("docs/reference/engine.md is not up to date: run python -m app docs\n")
     return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -98,7 +98,7 @@ def test_it_keeps_lua_files_small_and_lists_them_all() -> None:
 
 
 def test_it_publishes_the_headers_as_they_are() -> None:
-    assert lua_docs.main(["--check"]) == 0, "run python -m app.infrastructure.lua_docs"
+    assert lua_docs.write_page(check=True) == 0, "run python -m app docs"
 
 
 def test_it_names_the_library_by_its_content(tmp_path: Path) -> None:
