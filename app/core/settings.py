@@ -182,9 +182,6 @@ class Settings:
         "TRUST_PROXY_IPS", "CFG-057", Networks(), (), "addresses those hops connect from", bad=Bad.REFUSE
     )
 
-    max_connections: int = row(
-        "MAX_CONNECTIONS", "CFG-062", _LIMIT, 20000, "open client connections of this instance; 0 = no cap"
-    )
     sse_per_ip: int = row("SSE_PER_IP", "CFG-064", _LIMIT, 64, "open /events streams of one address; 0 = no cap")
     sse_max_total: int = row("SSE_MAX_TOTAL", "CFG-065", _LIMIT, 10000, "open /events streams in all; 0 = no cap")
     shutdown_grace_ms: int = row(

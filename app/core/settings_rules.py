@@ -213,7 +213,7 @@ def _rule_proxies(reading: Reading) -> None:
 
 
 def _rule_order(reading: Reading) -> None:
-    """Pairs that must be ordered (CFG-012, CFG-062, CFG-066)."""
+    """Pairs that must be ordered (CFG-012, CFG-066)."""
     values = reading.values
     grace, drain = (values.get(name, _default(name)) for name in ("shutdown_grace_ms", "shutdown_drain_ms"))
     if grace > drain:
@@ -223,13 +223,6 @@ def _rule_order(reading: Reading) -> None:
             f"and SHUTDOWN_DRAIN_MS={drain}"
         )
         reading.warn("misordered", "SHUTDOWN_GRACE_MS", message, using=drain)
-    most, streams = (values.get(name, _default(name)) for name in ("max_connections", "sse_max_total"))
-    if most and streams and most <= streams:
-        message = (
-            f"MAX_CONNECTIONS={most} is not above SSE_MAX_TOTAL={streams}: waiting streams alone could close the "
-            f"door; using MAX_CONNECTIONS={most} and SSE_MAX_TOTAL={streams}"
-        )
-        reading.warn("misordered", "MAX_CONNECTIONS", message, using=most)
 
 
 def _rule_other_names(reading: Reading) -> None:

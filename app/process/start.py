@@ -78,7 +78,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
     if settings.store == "embedded":
         data_dir = DataDir.open(settings.data_dir)
         held.callback(data_dir.close)
-    file_warning = raise_file_limit(settings.max_connections)
+    raise_file_limit()
     stores = None
     if settings.store == "valkey":
         valkey_url, database_url = shared_urls(settings)
@@ -101,7 +101,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         started_at=wall_ms(),
         main_pid=os.getpid(),
         is_private=stores is not None,
-        warnings=(*loaded.warnings, *key_warnings, *file_warning),
+        warnings=(*loaded.warnings, *key_warnings),
         hardening=loaded.hardening,
         key_states=states,
         pg_share=max(1, (settings.pg_pool_max - sum(PG_CONNECTIONS.values())) // settings.workers),
@@ -214,17 +214,11 @@ def with_keys(settings: Settings, data_dir: DataDir | None) -> tuple[Settings, d
     return settings, states, warnings
 
 
-def raise_file_limit(max_connections: int) -> list[ConfigWarning]:
-    """Raise the soft limit of open files to the hard one; a warning when that is not enough (CFG-177)."""
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard one: every connection is a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = 2 * max_connections + 512
-    if hard == resource.RLIM_INFINITY or hard >= needed:
-        return []
-    message = f"MAX_CONNECTIONS={max_connections} asks for {needed} open files, and this process may have {hard}"
-    say(message)
-    return [ConfigWarning("out_of_bounds", "MAX_CONNECTIONS", str(max_connections), max_connections, message)]
 
 
 async def _check_shared(valkey_url: str, database_url: str, settings: Settings) -> None:

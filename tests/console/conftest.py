@@ -58,7 +58,7 @@ class Stub:
         return [body for where, body in self.state()["sent"] if where == path]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stub_process() -> Iterator[str]:
     """Address of one stand-in server for the whole run."""
     command = [sys.executable, "-m", "tests.console.stub"]
@@ -78,7 +78,7 @@ def stub(stub_process: str) -> Stub:
     return server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """One Chromium for the whole run."""
     with sync_playwright() as playwright:

@@ -279,6 +279,23 @@ async def test_it_ends_the_pass_with_its_time_after_a_slot_of_the_door_was_waste
     assert [fact.why for fact in await world.facts(SlotReleased)].count(1) >= 2
 
 
+async def test_it_puts_nobody_at_the_door_by_a_look_that_changes_nothing(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=400, presence_sec=3600)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+
+    look = await world.status(late, told=False, seen=False)
+    await world.leave(inside)
+    await world.tick(1)
+
+    assert (look.state, look.ahead) == (ViewState.AT_CAPACITY, 0)
+    assert await world.facts(SlotGiven) == []
+
+
 async def test_it_takes_one_slot_back_when_an_absent_holder_lets_it_go_after_the_end_of_his_pass(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=150)
     (late,) = await world.joined()

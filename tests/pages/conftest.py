@@ -110,7 +110,7 @@ def stub_process() -> Iterator[Stub]:
         process.wait(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stub_server() -> Iterator[Stub]:
     with stub_process() as stub:
         yield stub
@@ -122,7 +122,7 @@ def stub(stub_server: Stub) -> Stub:
     return stub_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

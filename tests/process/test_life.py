@@ -115,7 +115,7 @@ def test_it_takes_a_second_signal_that_comes_with_the_first_for_the_same(server:
 
 def test_it_ignores_signals_to_single_processes_of_its_own(lasting: Server) -> None:
     before = lasting.descendants()
-    ours = [pid for pid, line in before.items() if "spawn_main" in line]
+    ours = [pid for pid, line in before.items() if line.startswith("qm-")]
 
     for pid in ours:
         os.kill(pid, signal.SIGTERM)
@@ -180,14 +180,14 @@ def test_it_gives_a_new_worker_the_number_of_the_dead_one(lasting: Server) -> No
 def test_it_replaces_background_processes_and_stores(lasting: Server) -> None:
     web = web_pids(lasting)
     for pid, line in lasting.descendants().items():
-        if ("spawn_main" in line and pid not in web) or "valkey-server" in line or "/bin/postgres" in line:
+        if (line.startswith("qm-") and pid not in web) or "valkey-server" in line or "/bin/postgres" in line:
             os.kill(pid, signal.SIGKILL)
 
     def is_whole() -> bool:
         lines = list(lasting.descendants().values())
-        return [sum(name in line for line in lines) for name in ("spawn_main", "valkey-server", "/bin/postgres")] == [
-            5, 1, 1,
-        ]  # fmt: skip
+        ours = sum(line.startswith("qm-") for line in lines)
+        stores = [sum(name in line for line in lines) for name in ("valkey-server", "/bin/postgres")]
+        return ours == 5 and stores == [1, 1]
 
     wait_for(is_whole)
     assert web_pids(lasting) == web

@@ -89,7 +89,7 @@ def test_it_loses_nothing_acknowledged_when_a_store_is_killed(server: Server, na
 
 
 def test_it_answers_admin_and_visitors_after_a_background_process_was_killed(server: Server) -> None:
-    web = [pid for pid, line in server.descendants().items() if "spawn_main" in line]
+    web = [pid for pid, line in server.descendants().items() if line.startswith("qm-")]
     for pid in web:
         os.kill(pid, signal.SIGKILL)  # web worker, ticker, drainer and jobs at once
 

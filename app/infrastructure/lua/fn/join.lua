@@ -27,7 +27,7 @@ local function carry_on(R, n, rec, proof, item)
   local holds = door and qm.has_door_key(item, TAIL, door.key)
   if proof == 0 and not holds then return nil, REASON.BAD_TOKEN end
   if not door then qm.mark_seen(R, n, rec) end
-  local view, shown = qm.view(R, n, rec, proof, holds, false)
+  local view, shown = qm.view(R, n, rec, proof, holds, false, true)
   if shown == V.GONE then return nil, byte(view, 2) end
   -- A used session without its key goes on for the first 10 s only (ENG-155); taking it back is not built yet.
   if door and not holds and R.ds - door.admitted > 100 then return nil, REASON.SESSION_ELSEWHERE end

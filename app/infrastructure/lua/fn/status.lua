@@ -27,9 +27,10 @@ local function status(R, item)
   local holds = qm.holds_session(R, n, rec, item, TAIL)
   if proof == 0 and not holds then return gone(REASON.BAD_TOKEN) end
   local asks = byte(item, 2)
-  if band(asks, ASK.SEEN) > 0 and qm.is_live(byte(rec, 1)) then qm.mark_seen(R, n, rec) end
+  local seen = band(asks, ASK.SEEN) > 0
+  if seen and qm.is_live(byte(rec, 1)) then qm.mark_seen(R, n, rec) end
   if bypass then return qm.view_bypass() end
-  return (qm.view(R, n, rec, proof, holds, band(asks, ASK.TOLD) > 0))
+  return (qm.view(R, n, rec, proof, holds, band(asks, ASK.TOLD) > 0, seen))
 end
 
 qm.fn("status", { "allow-oom" }, function(keys, args)

@@ -86,7 +86,7 @@ end
 
 -- Older holders at the door before n, who stands there.
 function qm.door_ahead(R, n)
-  return call("ZRANK", R.g .. "w", n) or 0
+  return call("ZCOUNT", R.g .. "w", "-inf", "(" .. n)
 end
 
 local function give_slot(R, n, rec, claim_end)

@@ -33,13 +33,14 @@ local function view_waiting(R, n, rec, marks)
   return pack(FORMAT, state, reason, marks, n, qm.ahead(R, n), 0, 0, 0, qm.joined_of(rec), 0), state
 end
 
--- A slot-less pass that nothing keeps out is PASSED too; otherwise its holder stands at the door from now on.
-local function view_pass(R, n, rec, marks, told)
+-- A slot-less pass that nothing keeps out is PASSED too; otherwise its holder, if he asks himself (`seen`), stands at the
+-- door from now on.
+local function view_pass(R, n, rec, marks, told, seen)
   local door, flags = qm.door_get(R, n), byte(rec, 2)
   if qm.pass_is_over(R, rec, door) then return qm.view_gone(REASON.EXPIRED) end
   local has_slot = band(flags, FLAG.SLOT) > 0
   if not has_slot and not qm.door_free_for(R, n, flags) then
-    qm.door_stand(R, n, flags)
+    if seen then qm.door_stand(R, n, flags) end
     return pack(FORMAT, V.AT_CAPACITY, REASON.AT_CAPACITY, marks, n, qm.door_ahead(R, n), door.pass_end, 0, 0,
       qm.joined_of(rec), door.passed_at), V.AT_CAPACITY
   end
@@ -58,12 +59,13 @@ local function view_session(R, n, rec, marks, holds_key)
 end
 
 -- View of ticket n for its owner. `proof`: answer of qm.prove; `holds_key`: the request has the session's door key;
--- `told`: the answer delivers a pass. Returns the 40 bytes and the view state. May put the holder at the door.
-function qm.view(R, n, rec, proof, holds_key, told)
+-- `told`: the answer delivers a pass; `seen`: the holder is here. Returns the 40 bytes and the view state. May put a
+-- holder who is here at the door; without `told` and `seen` it changes nothing (VIS-039).
+function qm.view(R, n, rec, proof, holds_key, told, seen)
   local state = byte(rec, 1)
   local marks = proof == 2 and 2 or 0
   if state == T.WAITING then return view_waiting(R, n, rec, marks) end
-  if state == T.PASSED then return view_pass(R, n, rec, marks, told) end
+  if state == T.PASSED then return view_pass(R, n, rec, marks, told, seen) end
   if state == T.ACTIVE then return view_session(R, n, rec, marks, holds_key) end
   if state ~= T.EJECTED then return qm.view_gone(REASON.EXPIRED) end
   local by_purge = byte(rec, 3) == qm.WHY.PURGE and 1 or 0
