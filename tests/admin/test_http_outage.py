@@ -36,7 +36,7 @@ def halted(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.req("ADM-043")
+@pytest.mark.req("ADM-043", "ADM-137")
 def test_the_key_reads_health_and_settings_while_valkey_hangs_and_nothing_is_claimed() -> None:
     with Server(env={"VALKEY_TIMEOUT_MS": "300", "ADMIN_AUTH_FAIL_PER_MIN": "5"}, workers=1) as server:
         callers = Callers(server)

@@ -151,7 +151,6 @@ def test_it_signs_out_for_every_worker_and_clears_the_cookie(server: Server, bro
     assert code(callers.with_key("wrong")("DELETE", SIGN_IN)) == (401, "unauthorized")
 
 
-@pytest.mark.req("ADM-074")
 def test_only_a_failed_cookie_is_cleared(server: Server, browser: Caller) -> None:
     for header in ("Bearer wrong", "Bearer", "Basic x"):
         answer = browser("GET", "/api/admin/me", headers={"Authorization": header})
@@ -164,7 +163,6 @@ def test_only_a_failed_cookie_is_cleared(server: Server, browser: Caller) -> Non
     assert "set-cookie" in browser("GET", "/api/admin/me").headers
 
 
-@pytest.mark.req("ADM-036")
 def test_a_header_decides_alone_beside_a_cookie(server: Server, browser: Caller, room: str) -> None:
     by_key = {"Authorization": f"Bearer {server.admin_key}", "X-QM-CSRF": "", "Sec-Fetch-Site": "cross-site"}
 

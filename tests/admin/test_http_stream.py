@@ -53,7 +53,7 @@ def ticket_of(caller: Caller) -> str:
     return str(answer.json()["ticket"])
 
 
-@pytest.mark.req("ADM-089", "ADM-091")
+@pytest.mark.req("ADM-089", "ADM-091", "ADM-090", "ADM-013")
 def test_a_ticket_opens_one_stream_with_the_documented_headers(owner: Caller, stranger: Caller) -> None:
     ticket = ticket_of(owner)
     assert len(ticket) == 43
@@ -128,7 +128,6 @@ def test_a_frame_lists_what_the_list_answers(owner: Caller, room: str) -> None:
     assert frame["totals"] == answer["totals"]
 
 
-@pytest.mark.req("ADM-103")
 def test_signing_out_ends_the_streams_of_that_session_with_revoked(server: Server, callers: Callers) -> None:
     page, bystander = callers.signed_in(), callers.signed_in()
     cookie = page.http.headers["Cookie"].partition("=")[2]

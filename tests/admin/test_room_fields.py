@@ -148,11 +148,13 @@ def test_it_refuses_a_target_url_that_a_browser_may_read_otherwise(url: Any) -> 
     assert refusal({"id": "shop", "targetUrl": url}).code == "invalid_target_url"
 
 
+@pytest.mark.req("ENG-029")
 @pytest.mark.parametrize("state", [RoomState.ACTIVE, RoomState.PAUSED, RoomState.BYPASS])
 def test_it_takes_each_configured_state(state: RoomState) -> None:
     assert value_of("state", state.word) is state
 
 
+@pytest.mark.req("ENG-029")
 @pytest.mark.parametrize("wrong", ["scheduled", "off", "Active", "", 0, 1, True, [], {}])
 def test_it_refuses_another_state(wrong: Any) -> None:
     error = refusal({"id": "shop", "state": wrong})
@@ -167,6 +169,7 @@ def test_it_refuses_another_word_for_on_backend_down(wrong: Any) -> None:
     assert (error.code, error.sentence) == ("invalid_on_backend_down", 'onBackendDown must be "closed" or "open"')
 
 
+@pytest.mark.req("ENG-041")
 @pytest.mark.parametrize("name", ["returnOrigins", "tagOrigins"])
 def test_it_takes_up_to_fifty_origins_once_each(name: str) -> None:
     origins = [f"https://s{n}.shop.example" for n in range(49)] + ["http://*.shop.example:8080"]
@@ -177,6 +180,7 @@ def test_it_takes_up_to_fifty_origins_once_each(name: str) -> None:
     assert refusal({"id": "shop", name: [*origins, "https://one.more.example"]}).code == CODES[name]
 
 
+@pytest.mark.req("ENG-041")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -266,6 +270,7 @@ def test_it_refuses_an_unknown_member_of_a_rule_with_its_path() -> None:
     assert (error.code, error.members["fields"]) == ("unknown_field", ["rules[1].patern"])
 
 
+@pytest.mark.req("ENG-053")
 @pytest.mark.parametrize("name", ["ratePerMin", "Rate", "target_url", "RULES", "", "__class__"])
 def test_it_refuses_a_name_that_is_no_field(name: str) -> None:
     error = refusal({"id": "shop", name: 1})
@@ -370,6 +375,7 @@ def test_it_holds_only_what_was_sent_in_a_patch() -> None:
     assert patch.sent == ("id", "queueMaxPerIp", "state")
 
 
+@pytest.mark.req("ENG-029", "ENG-041")
 def test_it_gives_a_new_room_the_documented_defaults() -> None:
     config = new_config(parse_patch({"id": "shop", "targetUrl": TARGET}, creating=True))
 

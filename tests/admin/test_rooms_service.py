@@ -65,7 +65,7 @@ async def test_it_changes_exactly_the_fields_that_were_sent(process: Process) ->
     assert (config.name, config.max_concurrent, config.queue_max_per_ip, config.tag_origins) == ("Shop", 30, None, ())
 
 
-@pytest.mark.req("ENG-057", "ADM-147")
+@pytest.mark.req("ENG-057")
 async def test_it_writes_nothing_when_nothing_changes(house: House, process: Process) -> None:
     made = await save(process, targetUrl=TARGET)
 
@@ -89,7 +89,7 @@ async def test_it_refuses_a_mistyped_id_in_a_small_edit(house: House, process: P
     assert await house.journal("shpo") == []
 
 
-@pytest.mark.req("ADM-133", "ENG-053")
+@pytest.mark.req("ENG-053", "ENG-054")
 async def test_it_applies_nothing_of_a_body_with_one_bad_field(house: House, process: Process) -> None:
     before = (await save(process, targetUrl=TARGET)).view
 
@@ -278,6 +278,7 @@ async def test_it_waits_for_an_unfinished_change_before_it_says_unchanged(
         await save(process, maxConcurrent=5)
 
 
+@pytest.mark.req("ENG-037")
 async def test_it_warns_of_short_times_and_of_origins_nobody_returns_to(process: Process) -> None:
     rules = [
         {"action": "protect", "pattern": "https://www.shop.example/pay*"}, {"action": "protect", "pattern": "https://*.b.example/"},

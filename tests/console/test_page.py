@@ -36,7 +36,7 @@ def ask(stub: Stub, path: str, method: str = "GET", **headers: str) -> tuple[htt
     return answer, body
 
 
-@pytest.mark.req("CON-004")
+@pytest.mark.req("CON-004", "CON-003")
 @pytest.mark.parametrize("path", ["/", "/public/admin.html"])
 def test_it_sends_the_page_with_a_strict_policy(stub: Stub, path: str) -> None:
     answer, body = ask(stub, path)
@@ -157,7 +157,6 @@ def words(language: str) -> dict[str, str]:
     return table
 
 
-@pytest.mark.req("CON-238")
 def test_it_has_every_text_in_both_languages_and_none_too_many() -> None:
     english, thai = words("en"), words("th")
 

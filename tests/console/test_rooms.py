@@ -181,7 +181,6 @@ def test_it_warns_before_fewer_places_per_address_are_saved(signed_in: Callable[
     expect(page.get_by_text("Empty means no cap.").last).to_be_visible()
 
 
-@pytest.mark.req("CON-252")
 def test_it_shows_names_and_rules_as_text_whatever_they_hold(signed_in: Callable[..., Page], stub: Stub) -> None:
     name = "<img src=x onerror=alert(1)><b>&amp;"
     stub.room(

@@ -104,7 +104,7 @@ def client(policy: TrustPolicy, peer: str, headers: dict[str, str], **kw: bool):
     return direct
 
 
-@pytest.mark.req("VIS-012", "VIS-017", "CFG-100", "CFG-101", "CFG-102", "CFG-103")
+@pytest.mark.req("VIS-012", "VIS-017", "CFG-100", "CFG-101", "CFG-102", "CFG-103", "CFG-106")
 @pytest.mark.parametrize(("policy", "peer", "chain", "address"), ADDRESSES)
 def test_it_finds_the_visitor(policy: TrustPolicy, peer: str, chain: str | None, address: str) -> None:
     headers = {"Host": "q.test", "CF-Connecting-IP": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Forwarded": "for=6.6.6.6"}
@@ -120,6 +120,7 @@ def test_it_finds_the_visitor(policy: TrustPolicy, peer: str, chain: str | None,
     assert found.declared or found.chain == ""
 
 
+@pytest.mark.req("CFG-103")
 @pytest.mark.parametrize(
     ("address", "key"),
     [
@@ -134,7 +135,7 @@ def test_it_counts_ipv6_by_its_64(address: str, key: bytes) -> None:
     assert client(NONE, address, {"Host": "q.test"}).key == key
 
 
-@pytest.mark.req("VIS-018", "CFG-106", "CFG-107")
+@pytest.mark.req("VIS-018", "CFG-106")
 @pytest.mark.parametrize(
     ("policy", "peer", "proto", "outer", "scheme", "host"),
     [
@@ -163,6 +164,7 @@ def test_it_finds_scheme_and_host(
     assert (found.scheme, found.host) == (scheme, host)
 
 
+@pytest.mark.req("VIS-018")
 def test_it_takes_the_scheme_of_a_tls_socket() -> None:
     assert client(NONE, OUT, {"Host": "q.test"}, tls=True).scheme == "https"
 

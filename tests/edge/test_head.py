@@ -141,7 +141,7 @@ def test_it_takes_what_is_merely_unusual(block: bytes) -> None:
     assert read(block).block == block
 
 
-@pytest.mark.req("VIS-022", "INL-050", "INL-130", "INL-131")
+@pytest.mark.req("VIS-022")
 @pytest.mark.parametrize("route", [b"/", b"/stock", b"/api/check"])
 def test_it_always_answers_a_refused_head_and_closes(dev: DevServer, route: bytes) -> None:
     for what, block, status, code in REFUSED:

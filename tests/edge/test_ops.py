@@ -75,6 +75,7 @@ def test_it_speaks_of_a_backend_only_where_there_is_one() -> None:
     assert "backend" in health(store="embedded").body()
 
 
+@pytest.mark.req("VIS-002")
 def test_it_answers_both_routes_with_the_same_json(wire: Wire) -> None:
     answers = [wire.ask(f"GET {path}") for path in ("/healthz", "/healthz?x=1", "/api/version", "/api/v1/version")]
 

@@ -159,6 +159,7 @@ def test_it_never_frees_a_limited_client_by_churn_and_bounds_the_table(clock: Cl
     table.close()
 
 
+@pytest.mark.req("VIS-074")
 def test_it_drops_the_least_recently_used_key_first(clock: Clock) -> None:
     table = RateLimiter.create(workers=1, max_keys=8)
     limiter = RateLimiter.attach(table.name, 0, now=clock)
@@ -301,6 +302,7 @@ def test_it_never_passes_more_when_workers_are_killed_while_they_take(table: Rat
             taker.end()
 
 
+@pytest.mark.req("VIS-076")
 def test_it_counts_what_is_open_over_all_workers(pair: Pair) -> None:
     entered = [pair[number % 2].gauge_enter("sse", V4, per_key=5, in_all=8) for number in range(7)]
     others = [pair[number % 2].gauge_enter("sse", v4(number), per_key=5, in_all=8) for number in range(5)]
@@ -314,6 +316,7 @@ def test_it_counts_what_is_open_over_all_workers(pair: Pair) -> None:
     assert pair[1].gauge_total("connections") == 0
 
 
+@pytest.mark.req("VIS-087")
 def test_it_has_no_cap_at_0(pair: Pair) -> None:
     assert all(pair[0].gauge_enter("sse", V4, per_key=0, in_all=0).entered for _ in range(1000))
     assert pair[1].gauge_total("sse") == 1000

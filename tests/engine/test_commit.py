@@ -73,6 +73,7 @@ async def test_it_withdraws_an_admission_and_leaves_the_pass_as_it_was(world: Wo
     assert fact.passed_at == before.passed_at
 
 
+@pytest.mark.req("ENG-133")
 async def test_it_returns_credit_and_place_at_the_door_with_a_withdrawn_admission(world: World) -> None:
     await world.create(rate_per_minute=60, state=1)
     (ghost,) = await world.joined()

@@ -108,6 +108,7 @@ async def test_it_makes_a_parallel_request_wait_for_the_same_commit(world: World
     assert later.seq == 0
 
 
+@pytest.mark.req("ENG-060")
 async def test_it_passes_a_session_while_paused_and_at_the_cap(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     (browser,) = await world.joined()
@@ -142,7 +143,7 @@ async def test_it_does_not_admit_twice_on_one_pass(world: World) -> None:
     assert (await world.check(browser)).reason is Reason.EXPIRED
 
 
-@pytest.mark.req("ENG-281")
+@pytest.mark.req("ENG-281", "ENG-131")
 async def test_it_admits_five_of_ten_passes_and_then_the_oldest_at_the_door(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=5, presence_sec=3600)
     browsers = await world.joined(10)
@@ -187,6 +188,7 @@ async def test_it_gives_a_free_slot_to_the_door_before_the_line(world: World) ->
     assert (await world.status(line)).state is ViewState.WAITING
 
 
+@pytest.mark.req("ENG-131")
 async def test_it_drops_absent_holders_from_the_door(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000)
     (late,) = await world.joined()
@@ -234,6 +236,7 @@ async def test_it_keeps_the_pass_of_a_present_holder_at_the_door(world: World) -
     assert (wasted.state, wasted.reason) == (ViewState.GONE, Reason.EXPIRED)
 
 
+@pytest.mark.req("ENG-131")
 async def test_it_lapses_a_pass_at_the_door_once_its_holder_is_absent(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=150)
     (late,) = await world.joined()
@@ -318,7 +321,7 @@ async def test_it_takes_one_slot_back_when_an_absent_holder_lets_it_go_after_the
     assert Lapsed(1, (late.ticket,)) in await world.facts(Lapsed)
 
 
-@pytest.mark.req("ENG-133")
+@pytest.mark.req("ENG-133", "ENG-122")
 async def test_it_charges_a_pass_that_was_given_without_credit_at_the_door(world: World) -> None:
     await world.create(rate_per_minute=60, state=1, queue_max_per_ip=None)
     ghosts = await world.joined(10)

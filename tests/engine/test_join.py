@@ -123,7 +123,6 @@ async def test_it_gives_a_new_ticket_for_a_number_that_was_never_issued(world: W
     assert browser.ticket == 1
 
 
-@pytest.mark.req("ENG-109")
 async def test_it_never_stores_a_cookie_that_the_request_brought(world: World) -> None:
     await world.create(rate_per_minute=0)
     visitor = Browser(cookies=["planted"])
@@ -224,6 +223,7 @@ async def test_it_promotes_in_the_same_step_when_nobody_is_ahead(world: World) -
     assert (promoted.by, promoted.runs) == (PromotedBy.JOIN, (Run(1, 1, 3),))
 
 
+@pytest.mark.req("ENG-118")
 async def test_it_does_not_promote_in_the_same_step_while_paused_or_at_the_cap(world: World) -> None:
     await world.create(rate_per_minute=60, state=1)
     await world.joined()

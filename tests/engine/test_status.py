@@ -66,6 +66,7 @@ async def test_it_answers_gone_by_cause(world: World) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.req("ENG-186")
 async def test_it_shows_paused_and_bypass(world: World) -> None:
     await world.create(rate_per_minute=0)
     (browser,) = await world.joined()

@@ -55,6 +55,7 @@ async def test_it_keeps_at_most_one_credit_of_an_idle_time(world: World) -> None
     assert figures.waiting >= 39
 
 
+@pytest.mark.req("ENG-116")
 async def test_it_counts_at_most_five_seconds_of_an_outage(world: World) -> None:
     await world.create(rate_per_minute=60, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(50)))
@@ -65,6 +66,7 @@ async def test_it_counts_at_most_five_seconds_of_an_outage(world: World) -> None
     assert 4 <= answer.promoted <= 6
 
 
+@pytest.mark.req("ENG-060")
 async def test_it_earns_nothing_while_paused_bypassed_or_at_rate_zero(world: World) -> None:
     await world.create(rate_per_minute=600, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(30)))
@@ -121,6 +123,7 @@ async def test_it_records_passes_as_runs(world: World) -> None:
     assert fact.claim_end - element.at == pytest.approx(120_000, abs=100)
 
 
+@pytest.mark.req("ENG-121")
 async def test_it_never_exceeds_the_cap(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=5, **MANY)
     browsers = await world.joined(20)
@@ -138,7 +141,7 @@ async def test_it_never_exceeds_the_cap(world: World) -> None:
     assert (await world.figures()).waiting == 14
 
 
-@pytest.mark.req("ENG-123")
+@pytest.mark.req("ENG-123", "ENG-129")
 async def test_it_passes_over_absent_heads_without_slot_or_credit(world: World) -> None:
     await world.create(rate_per_minute=60, state=1, max_concurrent=2, queue_max_per_ip=None)
     ghosts = await world.joined(50, address="ghosts")
@@ -159,6 +162,7 @@ async def test_it_passes_over_absent_heads_without_slot_or_credit(world: World) 
     assert ghosts[0].ticket == 1
 
 
+@pytest.mark.req("ENG-123")
 async def test_it_leaves_absent_heads_in_line_when_nobody_could_be_promoted(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     first, *_ = await world.joined(3)
@@ -201,7 +205,7 @@ async def test_it_takes_the_slot_of_an_untold_absent_pass_only(world: World) -> 
     assert (await world.figures()).passes_outstanding == 1
 
 
-@pytest.mark.req("ENG-127")
+@pytest.mark.req("ENG-127", "ENG-140")
 async def test_it_ends_the_slot_with_the_claim_window_and_keeps_the_pass(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     (browser,) = await world.joined()
@@ -219,6 +223,7 @@ async def test_it_ends_the_slot_with_the_claim_window_and_keeps_the_pass(world: 
     assert await world.facts(SlotReleased) == [SlotReleased(1, (1,))]
 
 
+@pytest.mark.req("ENG-127")
 async def test_it_has_a_claim_window_no_longer_than_the_pass(world: World) -> None:
     await world.create(rate_per_minute=60, passed_ttl_sec=20)
     answer = await world.join(Browser())
@@ -298,6 +303,7 @@ async def test_it_lengthens_running_sessions_at_once(world: World) -> None:
     assert (await world.check(browser)).verdict is Verdict.SESSION
 
 
+@pytest.mark.req("ENG-121")
 async def test_it_applies_a_new_pass_time_to_later_passes_only(world: World) -> None:
     await world.create(rate_per_minute=60)
     first, second = await world.joined(2)

@@ -83,7 +83,6 @@ async def test_it_works_with_two_drainers_at_once(house: House) -> None:
         assert ticket_numbers(await house.journaled(room, FactType.JOINED)) == list(range(1, 201))
 
 
-@pytest.mark.req("ENG-075")
 async def test_it_leaves_no_place_behind_when_the_commit_fails(house: House) -> None:
     journal = FailingJournal(house.postgres)
     await house.start_drainer(journal)

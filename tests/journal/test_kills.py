@@ -178,7 +178,7 @@ async def answer_or_outage(house: House) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.req("FLT-081", "ENG-276")
+@pytest.mark.req("FLT-081")
 async def test_it_serves_nothing_from_a_rewound_valkey_before_it_was_rebuilt(
     own_house: House, own_stores: PrivateStores, tmp_path: Path
 ) -> None:
@@ -239,6 +239,7 @@ async def restored(house: House, shot: dict[bytes, bytes]) -> None:
         await house.valkey.execute("RESTORE", name, 0, dump)
 
 
+@pytest.mark.req("FLT-083")
 async def test_it_fences_a_live_state_that_forked(house: House) -> None:
     await house.create("shop")
     await house.join("shop", 0)

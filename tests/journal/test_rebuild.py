@@ -48,6 +48,7 @@ async def keep_the_time(house: House, room: str) -> None:
     await house.valkey.execute("SET", key, pack_header(header))
 
 
+@pytest.mark.req("FLT-081")
 async def test_it_gives_every_ticket_its_number_and_place_again(house: House) -> None:
     await house.create("shop")
     for who in range(30):
@@ -276,6 +277,7 @@ async def test_it_leaves_a_rebuild_to_the_one_who_holds_the_lock(house: House, p
     assert await house.jobs.header(SHOP) is not None
 
 
+@pytest.mark.req("ENG-251")
 async def test_it_keeps_a_room_fenced_whose_journal_it_cannot_read(house: House) -> None:
     await house.create("shop")
     await house.create("other")

@@ -87,6 +87,7 @@ async def test_it_does_not_rebuild_what_is_ahead_of_the_journal(running: House) 
     assert await running.postgres.fetchval("SELECT epoch FROM room_heads") == 1
 
 
+@pytest.mark.req("ENG-251")
 async def test_it_tries_again_later_when_a_rebuild_failed(running: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "RETRY_SEC", (0.05, 0.1))
     house = running

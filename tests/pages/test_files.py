@@ -53,6 +53,7 @@ def test_it_weighs_at_most_14_kb_gzipped_on_the_first_view() -> None:
     assert weight <= 14 * 1024
 
 
+@pytest.mark.req("PAG-144")
 def test_it_has_the_same_keys_in_every_language() -> None:
     for namespace in ("waiting", "pages"):
         english, *others = (base_keys(load_locale(namespace, lang)) for lang in LANGUAGES)
@@ -125,7 +126,7 @@ def test_it_chooses_the_language_of_the_browser() -> None:
 # ---- served --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("PAG-165", "VIS-105")
+@pytest.mark.req("PAG-165")
 def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
     page = fetch(f"{stub.url}/w/shop")[2].decode()
     types = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
@@ -187,6 +188,7 @@ def test_it_sends_one_page_to_everybody_and_304_to_who_has_it(stub: Stub) -> Non
         assert (again, nothing, again_headers["etag"]) == (304, b"", headers["etag"])
 
 
+@pytest.mark.req("VIS-090")
 def test_it_changes_the_tag_with_the_name_of_the_room() -> None:
     page = WaitingPage(assets=Assets())
 
@@ -218,7 +220,6 @@ def test_it_answers_head_with_the_length_and_no_body(stub: Stub) -> None:
         assert headers["content-length"] == full["content-length"] == str(len(body))
 
 
-@pytest.mark.req("PAG-183")
 def test_it_keeps_robots_out_and_has_no_favicon(stub: Stub) -> None:
     assert fetch(f"{stub.url}/robots.txt")[2] == b"User-agent: *\nDisallow: /\n"
     assert fetch(f"{stub.url}/favicon.ico")[0] == 204

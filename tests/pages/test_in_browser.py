@@ -51,7 +51,7 @@ def hero(page: Page) -> Any:
 # ---- states ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("PAG-109", "PAG-124")
+@pytest.mark.req("PAG-109")
 def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
 
@@ -95,6 +95,7 @@ def test_it_never_puts_the_token_into_an_address_while_cookies_work(open_page: C
     assert all("tok.en" not in call["query"] for call in stub.calls())
 
 
+@pytest.mark.req("PAG-109")
 def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -124,7 +125,7 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
     expect(page).to_have_title("landed")
 
 
-@pytest.mark.req("VIS-097", "PAG-113")
+@pytest.mark.req("VIS-097", "ENG-141")
 def test_it_asks_once_more_at_the_turn_and_then_goes_where_the_server_says(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:
@@ -219,7 +220,7 @@ def test_it_rejoins_by_itself_and_says_why(
     expect(page.locator("#h1")).to_be_focused()
 
 
-@pytest.mark.req("PAG-126")
+@pytest.mark.req("VIS-098")
 def test_it_offers_a_button_when_the_line_was_cleared(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -293,7 +294,6 @@ def test_it_asks_for_a_permission_only_after_a_press_and_then_tells_once(
 # ---- contact --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("VIS-099", "PAG-125")
 def test_it_keeps_number_token_and_calm_when_contact_is_lost(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -327,6 +327,7 @@ def test_it_promises_no_place_to_somebody_who_never_had_one(open_page: Callable[
     assert page.inner_text("#hero") == ""
 
 
+@pytest.mark.req("VIS-087")
 def test_it_polls_when_the_stream_is_refused_and_shows_no_fault(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     stub.say(events={"status": 429, "headers": {"Retry-After": "30"}, "body": {"code": "sse_limit"}})
@@ -363,7 +364,7 @@ def test_it_stops_polling_once_a_stream_speaks(open_page: Callable[..., Page], s
     assert stub.calls("/api/status") == []
 
 
-@pytest.mark.req("VIS-096", "PAG-136")
+@pytest.mark.req("VIS-096")
 def test_it_opens_a_new_stream_at_once_when_told_to(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -411,6 +412,7 @@ def test_it_says_why_no_place_is_given_and_tries_again(
     hero(page).to_have_text("1,204")
 
 
+@pytest.mark.req("VIS-234")
 def test_it_puts_the_token_into_addresses_when_no_cookie_comes_back(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     kept = {"body": visitor("waiting", position=1200, ahead=1199)}
@@ -472,7 +474,7 @@ def test_it_needs_no_sideways_scrolling_and_offers_big_targets_at_320_px(
         assert box["height"] == 0 or box["height"] >= 44
 
 
-@pytest.mark.req("PAG-143", "PAG-144")
+@pytest.mark.req("PAG-144")
 def test_it_speaks_thai_to_a_thai_browser_and_changes_in_place(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page(locale="th-TH")
@@ -522,7 +524,6 @@ def test_it_announces_states_at_once_and_no_countdown(open_page: Callable[..., P
     expect(say).to_contain_text("The line is paused. Your place is kept.")
 
 
-@pytest.mark.req("PAG-205")
 def test_it_asks_nobody_but_its_own_origin(open_page: Callable[..., Page], stub: Stub) -> None:
     asked: list[str] = []
     stub.show(visitor("waiting"))

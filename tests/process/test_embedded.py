@@ -92,6 +92,7 @@ def test_it_gives_up_on_a_store_that_does_not_stay_alive(tmp_path: Path) -> None
         stores.stop()
 
 
+@pytest.mark.req("FLT-004")
 def test_it_ends_stores_that_a_killed_server_left(tmp_path: Path) -> None:
     home = tmp_path / "valkey"
     home.mkdir()
@@ -175,7 +176,7 @@ def test_it_keeps_keys_of_mode_0600_and_names_those_that_others_may_read(tmp_pat
     folder.close()
 
 
-@pytest.mark.req("CFG-188")
+@pytest.mark.req("CFG-188", "FLT-006")
 def test_it_refuses_a_data_dir_it_cannot_use_and_changes_nothing_in_it(tmp_path: Path) -> None:
     used = tmp_path / "used"
     first = DataDir.open(used)

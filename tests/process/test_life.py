@@ -74,6 +74,7 @@ def test_it_prints_one_line_when_every_worker_accepts(server: Server) -> None:
     assert server.process.stdout.read() == ""
 
 
+@pytest.mark.req("FLT-004")
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order_and_leaves_nothing(server: Server, sig: signal.Signals) -> None:
     pids, folders = server.descendants(), run_dirs(server)

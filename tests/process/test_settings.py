@@ -136,6 +136,7 @@ def test_its_rows_have_the_defaults_and_bounds_of_the_specification() -> None:
             assert default is None or int(default[1]) == getattr(settings, attribute), row.name
 
 
+@pytest.mark.req("CFG-182")
 @pytest.mark.parametrize(
     ("env", "words"),
     [
@@ -307,6 +308,7 @@ def everything_said(loaded: Loaded) -> str:
     )
 
 
+@pytest.mark.req("CFG-179")
 def test_it_never_says_the_value_of_a_secret() -> None:
     secret: dict[str, str] = {
         "SECRET": "short-one-A", "SECRET_PREVIOUS": "short-two-B", "ADMIN_KEY": "key-C", "PUBLIC_API_KEY": "key-D",

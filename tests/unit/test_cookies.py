@@ -78,6 +78,7 @@ def test_it_clears_the_room_whose_token_is_oldest_when_a_ninth_room_comes() -> N
     assert surplus_rooms(pairs, "shop", lambda room_id, _: ages[room_id]) == ["r2"]
 
 
+@pytest.mark.req("VIS-056")
 def test_it_clears_unreadable_tokens_first() -> None:
     pairs, ages = issue_times(r1=9, r2=3, r3=5, r4=7, r5=None, r6=6, r7=4, r8=10)
 

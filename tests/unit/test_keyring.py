@@ -32,6 +32,7 @@ def test_it_signs_the_same_message_twice_alike() -> None:
     assert key.sign(b"one") == hmac.digest(b"key", b"one", "sha256")
 
 
+@pytest.mark.req("ENG-083", "ENG-084", "CFG-145", "CFG-147")
 def test_it_derives_keys_as_rfc_5869_says() -> None:
     assert hkdf(SECRET.encode(), b"qm:visitor", 32) == slow_hkdf(SECRET, b"qm:visitor", 32)
     assert kid_of(SECRET) == slow_hkdf(SECRET, b"qm:kid", 4).hex()
@@ -44,6 +45,7 @@ def test_it_refuses_a_length_that_one_block_does_not_give(length: int) -> None:
         hkdf(b"x", b"i", length)
 
 
+@pytest.mark.req("ENG-083", "CFG-145")
 def test_it_has_a_key_of_its_own_for_each_purpose() -> None:
     ring = Keyring(SECRET, sign_v2=True)
 

@@ -77,6 +77,7 @@ def test_it_takes_a_good_pattern(pattern: str) -> None:
     parse_pattern(pattern)
 
 
+@pytest.mark.req("ENG-209")
 @pytest.mark.parametrize(
     ("url", "sent"),
     [

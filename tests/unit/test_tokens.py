@@ -42,7 +42,7 @@ def tokens(secret: str = SECRET, previous: str | None = None, *, sign_v2: bool =
     return VisitorTokens(Keyring(secret, previous, sign_v2=sign_v2), max_age_sec=86400, cookie_max_age_sec=86400)
 
 
-@pytest.mark.req("ENG-080", "ENG-082")
+@pytest.mark.req("ENG-080", "ENG-082", "CFG-145")
 def test_it_writes_the_legacy_form() -> None:
     body, mac = tokens().sign("shop", 3, 42, NOW).split(".")
 
@@ -93,7 +93,7 @@ def test_it_accepts_what_the_previous_secret_signed(sign_v2: bool) -> None:
     assert tokens(SECRET).verify(old, "shop", NOW) is refusal
 
 
-@pytest.mark.req("ENG-085")
+@pytest.mark.req("ENG-085", "CFG-147")
 def test_it_never_tries_a_token_with_kid_as_legacy() -> None:
     for kid in (kid_of(SECRET), "00000000", None, 7, "", ["x"]):
         refusal = tokens(SECRET, OTHER).verify(forge({**GOOD, "kid": kid}), "shop", NOW)
@@ -101,6 +101,7 @@ def test_it_never_tries_a_token_with_kid_as_legacy() -> None:
         assert refusal is (Cause.BAD_SIGNATURE if kid == kid_of(SECRET) else Cause.UNKNOWN_KID)
 
 
+@pytest.mark.req("ENG-085")
 @pytest.mark.parametrize("purpose", [p for p in Purpose if p is not Purpose.VISITOR])
 def test_it_refuses_a_v2_token_of_another_purpose(purpose: Purpose) -> None:
     token = forge({**GOOD, "kid": kid_of(SECRET)}, v2_key(purpose))

@@ -98,6 +98,7 @@ def test_it_covers_a_disguised_path(path: str) -> None:
     assert covered(rules("skip /free/*", "protect /checkout"), HOST + path)
 
 
+@pytest.mark.req("ENG-200")
 @pytest.mark.parametrize(
     "path", ["/free/../checkout", "/free/%2e%2e/checkout", "/free/..;/checkout", "/free/..%5Ccheckout"]
 )

@@ -170,6 +170,7 @@ async def test_it_asks_for_a_recheck_by_the_life_of_a_session(
     assert (await browser.check()).json["recheckSec"] == recheck
 
 
+@pytest.mark.req("ENG-202", "VIS-121")
 async def test_it_covers_pages_by_the_rules(site: Site, browser: Browser) -> None:
     await site.create(rules=(UrlRule("r1", "protect", "/checkout*"),))
 
@@ -277,6 +278,7 @@ async def test_it_tells_a_page_of_a_covered_origin_its_answer(site: Site, browse
         assert answer.headers == {**CORS, "access-control-allow-origin": origin}
 
 
+@pytest.mark.req("VIS-061")
 @pytest.mark.parametrize(
     "origin",
     ["https://evil.example", "https://brand.example", "null", "http://shop.example", "https://shop.example:8443", "x"],

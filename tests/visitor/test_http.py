@@ -88,6 +88,7 @@ def test_it_answers_an_open_stream_and_other_requests_on_every_worker(visitor: h
     assert {answer["ticket"] for answer in answers} == {ticket}
 
 
+@pytest.mark.req("VIS-163", "VIS-171")
 def test_it_ends_a_stream_without_a_place_after_one_frame(visitor: httpx.Client, room: str) -> None:
     answer = visitor.get(f"/events?room={room}")
 
@@ -159,6 +160,7 @@ def test_it_serves_the_tag(visitor: httpx.Client) -> None:
     assert head.headers["content-length"] == str(len(plain.content))
 
 
+@pytest.mark.req("VIS-061")
 def test_it_sends_no_cors_headers_anywhere_else(visitor: httpx.Client, room: str) -> None:
     origin = {"origin": "https://shop.example"}
 
@@ -172,6 +174,7 @@ def test_it_sends_no_cors_headers_anywhere_else(visitor: httpx.Client, room: str
         assert not any(name.startswith("access-control") for name in answer.headers)
 
 
+@pytest.mark.req("VIS-002")
 @pytest.mark.parametrize("prefix", ["/api", "/api/v1"])
 def test_it_answers_under_both_prefixes(visitor: httpx.Client, room: str, prefix: str) -> None:
     assert visitor.post(f"{prefix}/join", json={"roomId": room}).status_code == 200

@@ -95,7 +95,6 @@ async def test_it_finds_the_place_by_the_session_cookie_alone(site: Site, browse
     assert browser.jar["qms_shop"] == session
 
 
-@pytest.mark.req("ENG-109")
 async def test_it_makes_a_new_session_value_for_a_new_ticket(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     browser.jar["qms_shop"] = planted = "P" * 43

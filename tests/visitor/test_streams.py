@@ -99,7 +99,7 @@ async def test_it_consists_of_one_gone_frame_without_a_usable_token(site: Site, 
     assert "ticket" not in state
 
 
-@pytest.mark.req("VIS-168")
+@pytest.mark.req("VIS-168", "ENG-140")
 async def test_it_tells_a_pass_and_counts_its_holder_as_told(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     await browser.join()

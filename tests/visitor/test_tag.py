@@ -132,7 +132,6 @@ def test_it_asks_once_and_shows_the_page(stage: Stage) -> None:
     assert page.evaluate("document.documentElement.getAttribute('style')") is None
 
 
-@pytest.mark.req("PAG-017")
 def test_it_moves_to_the_waiting_page_and_never_shows_the_content(stage: Stage) -> None:
     stage.answers = ["silence"]
     stage.attributes += ' data-timeout-ms="10000"'
@@ -245,7 +244,6 @@ def test_it_opens_the_page_when_it_was_sent_away_in_circles(stage: Stage) -> Non
     assert len(stage.visited) == 5
 
 
-@pytest.mark.req("VIS-118")
 def test_it_asks_again_when_the_path_changes_or_the_time_has_come(stage: Stage) -> None:
     stage.answers = [{**PASS, "recheckSec": 3}, {**PASS, "recheckSec": 600}, QUEUED]
     page = stage.open()
