@@ -38,6 +38,14 @@ _NAMES: Final = {
     for form in (name.encode(), name.lower().encode(), name.title().encode(), name.capitalize().encode())
 }
 """Spellings that clients really use, ready checked; any other name is checked each time. Names end at ``": "``."""
+_ALIKE_NAMES: Final = frozenset(
+    b"host connection user-agent accept accept-language accept-encoding origin content-type content-length "
+    b"cache-control pragma sec-fetch-site sec-fetch-mode sec-fetch-dest sec-ch-ua sec-ch-ua-mobile "
+    b"sec-ch-ua-platform dnt priority x-forwarded-proto x-forwarded-host".split()
+)
+"""Headers of which many visitors send the very same line, and none that holds an address, a page or a secret."""
+_ALIKE_MAX_BYTES: Final = 192
+_ALIKE_MAX: Final = 4096
 
 
 class Uncoded(QmError):
@@ -114,28 +122,42 @@ def head_end(buffer: bytes | bytearray) -> int:
     return end
 
 
+class _Lines(dict[bytes, tuple[bytes, bytes]]):
+    """Header lines as (lower-case name, value): looked up where many send the same, read where not.
+
+    Raises BadRequest for a line that is none. Bounded; made-up lines only empty the memory.
+    """
+
+    def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
+        if line.translate(None, _TEXT_BYTES):  # a bare CR or LF, NUL or another control
+            raise BadRequest
+        # The form nearly every client sends, "Name: value"; anything else goes the long way.
+        spelling, colon, value = line.partition(b": ")
+        if not colon or (name := _NAMES.get(spelling)) is None:
+            return _field(line)
+        field = name, value.strip(b" \t")
+        if name in _ALIKE_NAMES and len(line) <= _ALIKE_MAX_BYTES:
+            if len(self) >= _ALIKE_MAX:
+                self.clear()
+            self[line] = field
+        return field
+
+
+_read_line: Final = _Lines().__getitem__
+
+
 def parse_head(block: bytes) -> Head:
     """Read a head (without its empty line). Raises BadRequest, BadHost, MethodNotAllowed or Uncoded."""
     lines = block.split(b"\r\n")
-    # What is left without text bytes has to be the line ends just split at: so no bare CR or LF, NUL or control.
-    if len(block.translate(None, _TEXT_BYTES)) != 2 * (len(lines) - 1):
-        raise BadRequest
     method, target, minor = request_line(lines[0])
     del lines[0]
     if len(lines) > LINES_MAX:
         raise Uncoded(f"A request may have {LINES_MAX} headers at most.", status=431)
-    headers: dict[bytes, bytes] = {}
-    for line in lines:
-        # The form nearly every client sends, "Name: value"; anything else goes the long way.
-        name, colon, value = line.partition(b": ")
-        if colon and name in _NAMES:
-            headers[_NAMES[name]] = value
-        else:
-            name, value = _field(line)
-            headers[name] = value
+    headers = dict(map(_read_line, lines))
     head = Head(block, method, target, minor, headers)
-    if b"\t" in block or b":  " in block or b" \r\n" in block or block[-1] == 0x20 or len(headers) != len(lines):
-        head.headers = headers = _all_fields(head, lines)
+    if len(headers) != len(lines):
+        head.lines = fields = list(map(_read_line, lines))
+        head.headers = headers = _joined_fields(fields)
     _frame(head, headers)
     return head
 
@@ -147,7 +169,7 @@ def request_line(line: bytes) -> tuple[str, bytes, int]:
 
 def _request_line(line: bytes) -> tuple[str, bytes, int]:
     parts = line.split(b" ")
-    if len(parts) != 3:
+    if len(parts) != 3 or line.translate(None, _TEXT_BYTES):
         raise BadRequest
     raw_method, target, version = parts
     if version == b"HTTP/1.1":
@@ -183,14 +205,11 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     return name.lower(), value.strip(b" \t")
 
 
-def _all_fields(head: Head, lines: list[bytes]) -> dict[bytes, bytes]:
-    """Headers of a head with blanks around values, or with a name that comes twice."""
-    fields = [_field(line) for line in lines]
+def _joined_fields(fields: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers of a head in which a name comes twice."""
     headers: dict[bytes, bytes] = {}
     for name, value in fields:
         headers[name] = _joined(name, headers[name], value) if name in headers else value
-    if len(headers) != len(fields):
-        head.lines = fields
     return headers
 
 
