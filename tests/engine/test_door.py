@@ -87,10 +87,12 @@ async def test_it_lets_the_cookie_owner_in_without_a_key_for_ten_seconds(world: 
 
     soon = await world.check(parallel)
     printed = await world.check(by_print)
-    await world.advance(10.2)
+    await world.advance(9)
+    still = await world.check(parallel)
+    await world.advance(1.2)
     late = await world.check(parallel)
 
-    assert (soon.verdict, parallel.doors) == (Verdict.SESSION, [])
+    assert (soon.verdict, still.verdict, parallel.doors) == (Verdict.SESSION, Verdict.SESSION, [])
     assert printed.reason is Reason.SESSION_ELSEWHERE
     assert late.reason is Reason.SESSION_ELSEWHERE
 
@@ -406,6 +408,25 @@ async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world:
     assert {c.verdict for c in sessions} == {Verdict.SESSION}
     assert (still.active, still.pending_entry) == (2, 0)
     assert (await world.figures()).occupancy == 5
+
+
+@pytest.mark.req("ENG-136")
+async def test_it_lets_the_door_move_by_a_higher_cap(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000, presence_sec=3600)
+    (late,) = await world.joined()
+    await world.status(late)
+    await world.tick(125)
+    inside, line = await world.joined(2)
+    await world.tick(1)
+    await world.check(inside)
+    assert (await world.status(late)).state is ViewState.AT_CAPACITY
+
+    await world.update(max_concurrent=2)
+    await world.tick(1)
+
+    given = await world.status(late)
+    assert (given.state, given.claim_until > given.now) == (ViewState.PASSED, True)
+    assert (await world.status(line)).state is ViewState.WAITING
 
 
 async def test_it_keeps_the_line_through_a_bypass(world: World) -> None:

@@ -36,6 +36,7 @@ async def test_it_tells_the_number_of_those_ahead(world: World) -> None:
 
     await world.leave(browsers[1])
     await world.leave(browsers[3])
+    await world.advance(40)  # everybody is absent until he asks
     views = [await world.status(browsers[i]) for i in (0, 2, 4, 5)]
 
     assert [view.ahead for view in views] == [0, 1, 2, 3]
@@ -226,9 +227,29 @@ async def test_it_promotes_in_the_same_step_when_nobody_is_ahead(world: World) -
 @pytest.mark.req("ENG-118")
 async def test_it_does_not_promote_in_the_same_step_while_paused_or_at_the_cap(world: World) -> None:
     await world.create(rate_per_minute=60, state=1)
-    await world.joined()
+    early = await world.join(Browser())
+    assert early.view is not None
+    assert early.view.state is ViewState.PAUSED
     await world.update(state=0, max_concurrent=1)
     await world.tick(1)
+
+    late = await world.join(Browser())
+
+    assert late.view is not None
+    assert late.view.state is ViewState.WAITING
+
+
+@pytest.mark.req("ENG-118")
+async def test_it_does_not_promote_in_the_same_step_when_somebody_stands_at_the_door(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000)
+    (at_door,) = await world.joined()
+    await world.status(at_door)
+    await world.tick(125)
+    (inside,) = await world.joined()
+    await world.tick(1)
+    await world.check(inside)
+    assert (await world.status(at_door)).state is ViewState.AT_CAPACITY
+    await world.leave(inside)
 
     late = await world.join(Browser())
 

@@ -118,11 +118,13 @@ async def test_it_acts_by_a_new_state_and_rate_at_the_next_tick_and_answer(world
     await world.tick(10)
     before = (await world.figures()).waiting
 
+    other = World(world.valkey, world.prefix)
+    other.room = world.room  # an instance that has not heard of the changes
     await world.update(rate_per_minute=120)
     await world.tick(5)
     faster = (await world.figures()).waiting
     await world.update(state=1)
-    paused = await world.check(browsers[-1])
+    paused = await other.check(browsers[-1])
     await world.tick(5)
 
     assert before in (28, 29, 30)

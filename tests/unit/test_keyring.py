@@ -51,6 +51,7 @@ def test_it_has_a_key_of_its_own_for_each_purpose() -> None:
 
     signatures = {ring.signer(purpose).sign(b"m") for purpose in Purpose}
 
+    assert {str(purpose) for purpose in Purpose} == {"visitor", "monitor", "session", "operator"}
     assert len(signatures) == len(Purpose)
     for purpose in Purpose:
         expected = hmac.digest(slow_hkdf(SECRET, f"qm:{purpose}".encode(), 32), b"m", "sha256")

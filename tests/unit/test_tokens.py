@@ -88,9 +88,13 @@ def test_it_reads_a_handle() -> None:
 def test_it_accepts_what_the_previous_secret_signed(sign_v2: bool) -> None:
     old = tokens(OTHER, sign_v2=sign_v2).sign("shop", 3, 42, NOW)
 
+    new = tokens(SECRET, sign_v2=sign_v2).sign("shop", 3, 42, NOW)
+
+    assert tokens(SECRET, OTHER).verify(new, "shop", NOW) == CLAIMS
     assert tokens(SECRET, OTHER).verify(old, "shop", NOW) == CLAIMS
     refusal = Cause.UNKNOWN_KID if sign_v2 else Cause.BAD_SIGNATURE
     assert tokens(SECRET).verify(old, "shop", NOW) is refusal
+    assert tokens(SECRET, "a-third-secret-that-signed-none-of-them").verify(old, "shop", NOW) is refusal
 
 
 @pytest.mark.req("ENG-085", "CFG-147")
@@ -99,6 +103,8 @@ def test_it_never_tries_a_token_with_kid_as_legacy() -> None:
         refusal = tokens(SECRET, OTHER).verify(forge({**GOOD, "kid": kid}), "shop", NOW)
 
         assert refusal is (Cause.BAD_SIGNATURE if kid == kid_of(SECRET) else Cause.UNKNOWN_KID)
+    crossed = forge({**GOOD, "kid": kid_of(OTHER)}, v2_key("visitor"))
+    assert tokens(SECRET, OTHER).verify(crossed, "shop", NOW) is Cause.BAD_SIGNATURE
 
 
 @pytest.mark.req("ENG-085")
@@ -216,16 +222,27 @@ def test_it_refuses_the_token_of_another_room() -> None:
 @pytest.mark.parametrize("sign_v2", [False, True])
 def test_it_refuses_a_token_by_age(age_ms: int, verdict: Any, sign_v2: bool) -> None:
     token = tokens(sign_v2=sign_v2).sign("shop", 3, 42, NOW)
+    seen = tokens()
 
-    assert tokens().verify(token, "shop", NOW + age_ms) == verdict
+    assert seen.verify(token, "shop", NOW) == CLAIMS
+    for verifier in (tokens(), seen):
+        assert verifier.verify(token, "shop", NOW + age_ms) == verdict
 
 
 @pytest.mark.req("ENG-092")
-def test_it_finds_refusals_in_the_published_order() -> None:
+def test_it_finds_refusals_in_the_published_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each token has its own fault and all later ones; the earliest is named."""
     late = {"room": "other", "gen": 3, "ticket": 42, "iat": 0}
     ill_typed = {**late, "ticket": "42"}
     wrong_key = b"k" * 40
+
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("app.domain.tokens.compare_digest", compare)
 
     def cause(token: str) -> Claims | Cause:
         return tokens().verify(token, "shop", NOW)
@@ -233,7 +250,9 @@ def test_it_finds_refusals_in_the_published_order() -> None:
     assert cause(forge(ill_typed, wrong_key) + ".x") is Cause.MALFORMED
     assert cause("A" * 5000 + "." + "A" * 43) is Cause.MALFORMED
     assert cause(forge({**ill_typed, "kid": "00000000"}, wrong_key)) is Cause.UNKNOWN_KID
+    assert compared == []
     assert cause(forge({**ill_typed, "kid": kid_of(SECRET)}, wrong_key)) is Cause.BAD_SIGNATURE
+    assert len(compared) == 1, "by the one comparison whose time tells nothing"
     assert cause(forge(ill_typed, wrong_key)) is Cause.BAD_SIGNATURE
     assert cause(forge(b"no json", wrong_key)) is Cause.BAD_SIGNATURE
     assert cause(forge(ill_typed)) is Cause.MALFORMED
