@@ -51,6 +51,19 @@ async def join_many(url: str, room: str, count: int, *, at_once: int) -> Surge:
     return surge
 
 
+async def join_until(url: str, room: str, end: asyncio.Task[Any], *, at_once: int) -> Surge:
+    """Browsers keep joining, ``at_once`` at the same time, until ``end`` is done; each is acknowledged in the end."""
+    surge = Surge()
+    async with shared_client(url, connections=at_once) as client:
+
+        async def arrive() -> None:
+            while not end.done():
+                await _join_until_acknowledged(Browser(client, room), surge)
+
+        await asyncio.gather(*(arrive() for _ in range(at_once)))
+    return surge
+
+
 async def positions(url: str, surge: Surge, *, at_once: int = 50) -> dict[int, dict[str, Any]]:
     """The visitor state of every acknowledged ticket as its owner is told it now, retrying while a store is away."""
     gate = asyncio.Semaphore(at_once)

@@ -55,7 +55,7 @@ async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
             state = await patiently(browser.join)
             assert state["status"] == 200, state
             while state["state"] in ("waiting", "at_capacity"):
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(1)
                 state = await patiently(browser.status)
                 assert state["status"] == 200, state
             assert state["state"] == "passed", state
