@@ -192,6 +192,10 @@ async def test_it_answers_the_allowed_failures_and_then_locks_right_and_wrong_al
         assert error.members["retryAfterSec"] == wait
         assert error.headers["X-RateLimit-Limit"] == "20"
         assert error.headers["X-RateLimit-Remaining"] == "0"
+        assert int(error.headers["X-RateLimit-Reset"]) == wait
+    with pytest.raises(Unauthorized) as allowed:
+        await desk.access.authenticate(brought("Bearer wrong", at="192.0.2.10"))
+    assert not [name for name in allowed.value.headers if name.startswith("X-RateLimit")]
     assert await desk.outcome(brought()) == "unauthorized"
     assert await desk.outcome(brought(f"Bearer {KEY}", at="192.0.2.9")) == "ok"
     assert (await desk.sessions.redeem(ticket)) is not None
@@ -284,6 +288,7 @@ async def test_it_lets_no_session_through_that_it_cannot_confirm(desk: Desk, cut
 
 @pytest.mark.req("ADM-063")
 async def test_it_ends_a_session_twelve_hours_after_sign_in_however_it_is_used(desk: Desk) -> None:
+    assert SESSION_MS == 12 * 3_600_000
     cookie = await desk.cookie()
     for _ in range(11):
         desk.clock[0] += 3_600_000

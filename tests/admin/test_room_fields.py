@@ -316,6 +316,11 @@ def test_it_refuses_a_missing_id() -> None:
 
 @pytest.mark.req("ENG-015", "ENG-016", "ENG-017")
 def test_it_refuses_reserved_ids_for_new_rooms_only() -> None:
+    assert set(RESERVED_PREFIXES) == {"dk_", "meta_", "notify_", "email_"}
+    assert set(RESERVED_IDS) == {
+        "console", "theme", "lang", "admin_key", "autotune", "autotune_cfg", "wait_samples", "hidden_series",
+        "selected_room", "alerts", "offline_attempts", "origin_down_attempts",
+    }  # fmt: skip
     for room_id in [*RESERVED_IDS, *(prefix + "x" for prefix in RESERVED_PREFIXES), *RESERVED_PREFIXES]:
         error = refusal({"id": room_id, "targetUrl": TARGET}, creating=True)
 

@@ -62,7 +62,12 @@ def test_it_carries_the_epoch_in_a_mark() -> None:
 
 @pytest.mark.req("ENG-006")
 async def test_it_does_not_wait_when_there_is_nothing_to_commit(waiter: CommitWaiter) -> None:
-    assert await waiter.wait("a", 1, 0)
+    waiter.hear('[["a",1,5,1]]')
+
+    for nothing_left in (0, mark(1, 5)):
+        with pytest.raises(StopIteration) as answered:  # without a single pause, so without asking anybody
+            waiter.wait("a", 1, nothing_left).send(None)
+        assert answered.value.value is True
 
 
 async def test_it_answers_those_up_to_the_watermark(waiter: CommitWaiter, valkey: Valkey, fresh_prefix: str) -> None:

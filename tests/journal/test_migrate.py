@@ -54,6 +54,7 @@ async def test_it_migrates_once_when_many_start_together(empty: Postgres, fresh_
 
 @pytest.mark.req("FLT-141")
 async def test_it_refuses_when_another_takes_too_long(empty: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert migrations.WAIT_SEC == 60
     monkeypatch.setattr(migrations, "WAIT_SEC", 0.05)
     async with empty.dedicated() as other:
         await other.execute(QUERIES["migrate_lock"], schema_of(empty.dsn))

@@ -180,8 +180,11 @@ def test_it_keeps_keys_of_mode_0600_and_names_those_that_others_may_read(tmp_pat
 def test_it_refuses_a_data_dir_it_cannot_use_and_changes_nothing_in_it(tmp_path: Path) -> None:
     used = tmp_path / "used"
     first = DataDir.open(used)
+    first.generated_secret()
+    mine = {path.name: path.read_bytes() for path in used.iterdir()}
     with pytest.raises(Refused, match=f"in use by a running server \\(pid {os.getpid()}\\)"):
         DataDir.open(used)
+    assert {path.name: path.read_bytes() for path in used.iterdir()} == mine
     first.close()
     DataDir.open(used).close()
 

@@ -180,8 +180,9 @@ def test_it_refuses_shared_stores_and_production_without_shared_keys(missing: st
 
 @pytest.mark.req("CFG-181")
 @pytest.mark.parametrize("name", ["QM_ENV", "NODE_ENV"])
-def test_it_refuses_production_on_private_stores(name: str) -> None:
-    reasons = refusals({**SHARED, name: "production", "STORE": "embedded"})
+@pytest.mark.parametrize("store", ["embedded", "memory"])
+def test_it_refuses_production_on_private_stores(name: str, store: str) -> None:
+    reasons = refusals({**SHARED, name: "production", "STORE": store})
 
     assert any(reason.startswith('QM_ENV="production" needs STORE=valkey') for reason in reasons)
 
@@ -243,7 +244,8 @@ def test_it_names_both_values_of_a_misordered_pair() -> None:
 
     assert loaded.settings.shutdown_grace_ms == 3000
     assert loaded.warnings[0].code == "misordered"
-    for words in ("SHUTDOWN_GRACE_MS=9000", "SHUTDOWN_DRAIN_MS=3000", "using SHUTDOWN_GRACE_MS=3000"):
+    set_and_used = ("SHUTDOWN_GRACE_MS=9000", "SHUTDOWN_DRAIN_MS=3000; using SHUTDOWN_GRACE_MS=3000")
+    for words in (*set_and_used, "and SHUTDOWN_DRAIN_MS=3000"):
         assert words in loaded.warnings[0].message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
@@ -77,6 +78,8 @@ def test_it_refuses_with_one_block_and_code_78() -> None:
         assert server.stderr.startswith("refusing to start:\n")
         for words in ('PORT="http"', "VALKEY_URL", "DATABASE_URL", "SECRET is not set"):
             assert words in server.stderr
+        folder = Path(server.env["DATA_DIR"])
+        assert not folder.exists() or list(folder.iterdir()) == []
     finally:
         server.__exit__(None, None, None)
 
