@@ -23,6 +23,7 @@ DEPTH_MAX: Final = 32
 DIGITS_MAX: Final = 64
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9][0-9.eE+-]{%d}" % DIGITS_MAX)
+_PLAIN_BYTES: Final = bytes(byte for byte in range(0x20, 0x100) if byte not in b"{[\\\x7f")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NUMBER: Final = re.compile(rb"-?[0-9][0-9.eE+-]*+")
 
@@ -64,14 +65,15 @@ def _plain(body: bytes) -> dict[str, Any] | None:
     ujson is a tenth of the cost of the strict reading, and where it is lax the conditions leave no room: no escape,
     no second object, no list, no control character, no value but strings, and as many names as ``":``, so none twice.
     """
-    if b"\\" in body or b"[" in body or body.count(b"{") != 1:
+    if body.translate(None, _PLAIN_BYTES) != b"{":
         return None
     try:
-        text = body.decode()
-        value = ujson.loads(text) if text.isprintable() else None
+        if not body.isascii() and not body.decode().isprintable():
+            return None
+        value = ujson.loads(body)
     except ValueError:
         return None
-    if type(value) is not dict or text.count('":') != len(value):
+    if type(value) is not dict or body.count(b'":') != len(value):
         return None
     for member in value.values():
         if type(member) is not str:

@@ -49,6 +49,11 @@ class Client:
     host: str
     """Host with port as sent, in lower case; empty when an HTTP/1.0 request named none."""
 
+    @property
+    def base(self) -> str:
+        """``scheme://host`` by which he reaches this server; empty without a host."""
+        return f"{self.scheme}://{self.host}" if self.host else ""
+
 
 @dataclass(frozen=True)
 class TrustPolicy:

@@ -15,10 +15,13 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
+from app.domain.client_address import Client
+
 DIGEST_BYTES: Final = 16
 ADDRESS_BYTES: Final = 8
 AGENT_MAX_CHARS: Final = 512
 """Connectors cut the User-Agent here (PAG-216), so every digest does: both ways must give the same."""
+_CHAIN_MAX_CHARS: Final = 256
 _MAPPED_V4: Final = bytes(10) + b"\xff\xff"
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)))
 
@@ -54,6 +57,22 @@ class Digester:
     def loose(self, packed: bytes, agent: bytes) -> bytes:
         """Digest of visitor address and ``clean_agent`` (ENG-104). ``packed``: 16 bytes, IPv4 mapped."""
         return sha256(self._loose + network_of(packed) + b"\0" + agent).digest()[:DIGEST_BYTES]
+
+
+def fingerprints(digester: Digester, client: Client, header: bytes) -> tuple[bytes, bytes]:
+    """Strict and loose digest of a client with this ``User-Agent`` header."""
+    if len(header) > AGENT_MAX_CHARS or len(client.chain) > _CHAIN_MAX_CHARS:
+        return _fingerprints(digester, client.peer, client.chain, client.packed, header)
+    return _known_fingerprints(digester, client.peer, client.chain, client.packed, header)
+
+
+def _fingerprints(digester: Digester, peer: str, chain: str, packed: bytes, header: bytes) -> tuple[bytes, bytes]:
+    agent = clean_agent(header)
+    return digester.strict(peer, chain, agent), digester.loose(packed, agent)
+
+
+_known_fingerprints = lru_cache(16384)(_fingerprints)
+"""Of the visitors who were here last: a page asks every few seconds."""
 
 
 def network_of(packed: bytes) -> bytes:

@@ -14,6 +14,7 @@ from app.core.errors import StorageUnavailable
 from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import (
     CheckAnswer,
     CheckItem,
@@ -79,7 +80,10 @@ class CheckService:
 
     async def check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
         """Decide about one page. Raises NoRoom, StorageUnavailable; an admission is in the journal when it returns."""
-        return await self._rooms.current(room, lambda current: self._check(current, check))
+        try:
+            return await self._check(room, check)
+        except StaleRoom:
+            return await self._rooms.again(room, lambda fresh: self._check(fresh, check))
 
     async def preview(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
         """What ``check`` would answer, changing nothing (``HEAD``, VIS-039): same shape, same length, no cookie."""
@@ -103,7 +107,8 @@ class CheckService:
             room.spare_doors.append((door, digest))
         if answer.verdict is Verdict.QUEUE:
             return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, check), [])
-        await self._commit(room, answer)
+        if answer.seq:
+            await self._commit(room, answer)
         cookies: list[bytes] = []
         if answer.verdict is Verdict.ADMITTED:
             cookies.append(room.cookies.door(door, check.visitor.client.scheme))

@@ -15,6 +15,7 @@ from app.core.ids import RoomId
 from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, VisitorView
 from app.services.commit import CommitWaiter, committed_or_undone
 from app.services.visitor import REASONS, needs_location, state_json
@@ -65,10 +66,13 @@ class JoinService:
         Raises NoRoom; RateLimited ``queue_identity_limit``; Unavailable ``line_full``; StorageUnavailable, and then
         he has no place by this call.
         """
-        room = await self._rooms.find(room_id)
+        room = self._rooms.peek(room_id) or await self._rooms.find(room_id)
         if self._commits.refusing():
             raise StorageUnavailable
-        return await self._rooms.current(room, lambda current: self._join(current, visitor, return_url))
+        try:
+            return await self._join(room, visitor, return_url)
+        except StaleRoom:
+            return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url))
 
     async def _join(self, room: VisitorRoom, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
         identity = self._identifier.identify(room, visitor, wall_ms())

@@ -11,6 +11,7 @@ from app.core.clock import wall_ms
 from app.core.errors import BadRequest
 from app.domain.tokens import Claims, VisitorTokens
 from app.infrastructure.engine import Engine
+from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import VisitorView
 from app.services.join import VisitorAnswer
 from app.services.visitor import holds_ticket, needs_location, state_json
@@ -57,9 +58,12 @@ class StatusService:
         Raises NoRoom, StorageUnavailable.
         """
         room = self._rooms.peek(room_id) or await self._rooms.find(room_id)
-        return await self._rooms.current(
-            room, lambda current: self._status(current, visitor, return_url, changes=not read_only)
-        )
+        try:
+            return await self._status(room, visitor, return_url, changes=not read_only)
+        except StaleRoom:
+            return await self._rooms.again(
+                room, lambda fresh: self._status(fresh, visitor, return_url, changes=not read_only)
+            )
 
     async def _status(
         self, room: VisitorRoom, visitor: Visitor, return_url: str | None, *, changes: bool

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.client_address import Client
-from app.domain.fingerprint import clean_agent
+from app.domain.fingerprint import fingerprints
 from app.domain.tokens import Cause, Claims, VisitorTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_results import Presented, Proof, ViewState, VisitorView
@@ -27,6 +27,7 @@ MAX_SESSIONS: Final = 4
 MAX_DOORS: Final = 4
 _SPARE_SECRETS: Final = 64
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+_VALID: Final = Presented.VALID
 
 
 @dataclass(slots=True)
@@ -90,11 +91,11 @@ class Identifier:
         presented = Presented.REFUSED if visitor.tokens else Presented.NONE
         for text in visitor.tokens:
             verdict = self._tokens.verify(text, room.id, now_ms)
-            if isinstance(verdict, Cause) or verdict.handle:
+            if type(verdict) is not Claims or verdict.handle:
                 # A handle is a place in a pre-queue; no room of this build has one.
                 self._counts.rejected_token(room.id, verdict if isinstance(verdict, Cause) else Cause.MALFORMED)
             elif claims is None:
-                claims, token, presented = verdict, text, Presented.VALID
+                claims, token, presented = verdict, text, _VALID
             elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
                 others.append((verdict, text))
         return Identity(_proof(room, visitor, presented, claims), claims, token, others)
@@ -144,18 +145,19 @@ def _with_session(visitor: Visitor, value: str) -> Visitor:
 
 def loose_fingerprint(room: VisitorRoom, visitor: Visitor) -> bytes:
     """The loose fingerprint, also where it may prove nothing: it is stored with a new ticket."""
-    return room.digests.loose(visitor.client.packed, clean_agent(visitor.agent))
+    return fingerprints(room.digests, visitor.client, visitor.agent)[1]
 
 
 def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> Proof:
     """Digests of what was presented."""
     digests, client, sessions, doors = room.digests, visitor.client, visitor.sessions, visitor.doors
+    strict, loose = fingerprints(digests, client, visitor.agent)
     return Proof(
         presented,
         0 if claims is None else claims.generation,
         0 if claims is None else claims.ticket,
         b"".join(map(digests.cookie, sessions[:MAX_SESSIONS])) if sessions else b"",
-        digests.strict(client.peer, client.chain, clean_agent(visitor.agent)),
-        loose_fingerprint(room, visitor) if client.declared else b"",
+        strict,
+        loose if client.declared else b"",
         b"".join(map(digests.door, doors[:MAX_DOORS])) if doors else b"",
     )

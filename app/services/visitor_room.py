@@ -164,8 +164,8 @@ class VisitorRooms:
 
     def peek(self, room_id: str) -> VisitorRoom | None:
         """The room if this process knows it; costs no trip."""
-        room = self._rooms.get(RoomId(room_id))
-        return None if room is None else self._compiled(room)
+        room = self._rooms.get(room_id)  # type: ignore[arg-type]  # any text may be asked for
+        return None if room is None else room.compiled.get(_KEY) or self._compile(room)
 
     async def find(self, room_id: str) -> VisitorRoom:
         """The room; the live store is asked before it is called unknown, since it may be seconds old (ENG-002).
@@ -182,21 +182,23 @@ class VisitorRooms:
         room = await self._rooms.refresh(RoomId(room_id)) if is_room_id(room_id) else None
         if room is None:
             raise NoRoom
-        return self._compiled(room)
+        return room.compiled.get(_KEY) or self._compile(room)
 
     async def current(self, room: VisitorRoom, ask: Callable[[VisitorRoom], Awaitable[T]]) -> T:
         """``ask`` with ``room``, and once more with a new copy when the engine says that it is old."""
         try:
             return await ask(room)
         except StaleRoom:
-            fresh = await self.reload(room.id)
+            return await self.again(room, ask)
+
+    async def again(self, room: VisitorRoom, ask: Callable[[VisitorRoom], Awaitable[T]]) -> T:
+        """``ask`` with a new copy of ``room``, which the engine said is old. Raises NoRoom, StorageUnavailable."""
+        fresh = await self.reload(room.id)
         try:
             return await ask(fresh)
         except StaleRoom:
             raise StorageUnavailable from None
 
-    def _compiled(self, room: Room) -> VisitorRoom:
-        compiled = room.compiled.get(_KEY)
-        if not isinstance(compiled, VisitorRoom):
-            compiled = room.compiled[_KEY] = VisitorRoom(room, self._cookies)
+    def _compile(self, room: Room) -> VisitorRoom:
+        compiled = room.compiled[_KEY] = VisitorRoom(room, self._cookies)
         return compiled

@@ -7,7 +7,8 @@ ones from middleware.py.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -26,9 +27,9 @@ class HotReply:
 
     status: int = 200
     body: bytes = b""
-    cookies: list[bytes] = field(default_factory=list)
+    cookies: Sequence[bytes] = ()
     """Ready ``Set-Cookie`` values."""
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: Sequence[tuple[bytes, bytes]] = ()
     """Further headers; not those the edge adds itself."""
     content_type: bytes = JSON_TYPE
     block: bytes = b""

@@ -6,6 +6,7 @@ headers and ``X-RateLimit-*`` (the edge). Source: chapters 5, 6, 10, 13 and 14 o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,17 +16,15 @@ from app.services.check import Check
 from app.services.visitor_counts import Counted
 from app.services.visitor_room import VisitorRoom
 from blueprints.edge.hot import HotHandler
-from blueprints.edge.reply import HotReply
+from blueprints.edge.reply import JSON_TYPE, HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.visitor.request_reading import (
-    fields_of,
     is_own_origin,
     missing_room,
     refuse_navigation,
     refuse_other_sites,
-    room_in_body,
     room_in_query,
-    text_in,
+    texts_of,
     ticket_cookies,
     visitor_of,
 )
@@ -33,6 +32,9 @@ from blueprints.visitor.request_reading import (
 if TYPE_CHECKING:
     from app.context import AppContext
 
+_CHECK_FIELDS: Final = frozenset({"token", "url", "doorKey", "tag"})
+_JOIN_FIELDS: Final = frozenset({"roomId", "token", "returnUrl", "from"})
+"""``from`` is read over: no check of this build hands one out."""
 _EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
 _PREFLIGHT: Final = [
     (b"Access-Control-Allow-Methods", b"GET, HEAD, POST"),
@@ -65,7 +67,8 @@ class CheckRoute:
     async def __call__(self, request: HotRequest) -> HotReply:
         """Answer a check; every answer to a page that may ask carries CORS headers (VIS-062)."""
         request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
-        room_id = room_in_query(request.query)
+        query = request.query
+        room_id = room_in_query(query)
         rooms = self._visitor.rooms
         room = rooms.peek(room_id) if room_id else None
         origin = request.headers.get(b"origin")
@@ -78,9 +81,18 @@ class CheckRoute:
             refuse_navigation(request)
             if room is None:
                 room = await rooms.find(room_id)
-            self._refuse_vouched(request, room)
-            self._refuse_origin(request, room, origin)
-            return await self._answer(request, room, origin)
+            if "ip" in query or "agent" in query:
+                self._refuse_vouched(room, query)
+            is_covered = origin is not None and room.allows_tag(origin)
+            if origin is not None and not is_covered:
+                self._refuse_origin(request, room, origin)
+            check = self._check_of(request, room.id)
+            if request.method == "HEAD":
+                answer = await self._visitor.check.preview(room, check)
+            else:
+                answer = await self._visitor.check.check(room, check)
+            block = _cors_block(origin) if origin is not None and is_covered else b""
+            return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
             self._visitor.counts.count(Counted.UNKNOWN_ROOM_CHECKS)
             raise
@@ -97,32 +109,28 @@ class CheckRoute:
             raise _origin_not_allowed()
         return HotReply(204, b"", [], _cors(origin) + _PREFLIGHT)
 
-    async def _answer(self, request: HotRequest, room: VisitorRoom, origin: bytes | None) -> HotReply:
-        token, url, door = _check_input(request)
-        visitor = visitor_of(request, room.id, token, (door,) if door else ())
-        client = request.client
-        base = self._visitor.rooms.public_base or (f"{client.scheme}://{client.host}" if client.host else "")
-        check = Check(visitor, url, base)
-        if request.method == "HEAD":
-            answer = await self._visitor.check.preview(room, check)
-        else:
-            answer = await self._visitor.check.check(room, check)
-        block = _cors_block(origin) if origin is not None and room.allows_tag(origin) else b""
-        return HotReply(200, answer.body, answer.cookies, block=block)
+    def _check_of(self, request: HotRequest, room_id: str) -> Check:
+        """What a request asks. The visitor's text never makes a 400, only a wrong shape does (VIS-120)."""
+        sent: Mapping[str, str | None] = request.query
+        door = None
+        if request.method == "POST":
+            sent = texts_of(request, _CHECK_FIELDS)
+            door = sent.get("doorKey")
+        if not door and b"x-qm-door-key" in request.headers:
+            door = request.header(b"x-qm-door-key")
+        visitor = visitor_of(request, room_id, sent.get("token"), (door,) if door else ())
+        return Check(visitor, sent.get("url"), self._visitor.rooms.public_base or request.client.base)
 
-    def _refuse_vouched(self, request: HotRequest, room: VisitorRoom) -> None:
+    def _refuse_vouched(self, room: VisitorRoom, query: Mapping[str, str]) -> None:
         """A check that speaks for another visitor needs a key, and this build has none (VIS-132, VIS-136)."""
-        query = request.query
-        if "ip" not in query and "agent" not in query:
-            return
         self._visitor.counts.count(Counted.REFUSED_KEY_CHECKS, room.id)
         if "key" in query:
             raise Unauthorized("Send the key in the Authorization header", code="credential_in_query")
         raise Unauthorized
 
-    def _refuse_origin(self, request: HotRequest, room: VisitorRoom, origin: bytes | None) -> None:
-        """Refuse a page whose origin the room's tag policy does not cover (VIS-063, VIS-064)."""
-        if origin is None or room.allows_tag(origin) or is_own_origin(origin, request, self._public_host):
+    def _refuse_origin(self, request: HotRequest, room: VisitorRoom, origin: bytes) -> None:
+        """Refuse a page whose origin the room's tag policy does not cover, unless it is ours (VIS-063, VIS-064)."""
+        if is_own_origin(origin, request, self._public_host):
             return
         self._visitor.counts.refused_origin(room.id, origin.decode("latin-1"))
         raise _origin_not_allowed()
@@ -150,7 +158,7 @@ class StatusRoute:
         answer = await self._visitor.status.status(
             room_id, visitor, query.get("return"), read_only=request.method == "HEAD"
         )
-        return HotReply(200, answer.body, answer.cookies, [])
+        return HotReply(200, answer.body, answer.cookies, ())
 
 
 class JoinRoute:
@@ -168,32 +176,18 @@ class JoinRoute:
         if not budget.allowed:
             raise RateLimited
         refuse_other_sites(request, self._public_host)
-        fields = fields_of(request, "roomId", "token", "returnUrl", "from")
-        room_id = room_in_body(fields)
-        token = text_in(fields, "token")
-        return_url = text_in(fields, "returnUrl")
-        text_in(fields, "from")  # no check of this build hands one out
-        answer = await self._visitor.join.join(room_id, visitor_of(request, room_id, token), return_url)
-        return HotReply(200, answer.body, answer.cookies, [])
+        fields = texts_of(request, _JOIN_FIELDS)
+        room_id = fields.get("roomId")
+        if not room_id:
+            raise missing_room()
+        visitor = visitor_of(request, room_id, fields.get("token"))
+        answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"))
+        return HotReply(200, answer.body, answer.cookies, ())
 
 
 def public_host(ctx: AppContext) -> bytes:
     """``host[:port]`` of ``PUBLIC_URL``, empty when it is not set."""
     return (ctx.settings.public_url or "").partition("://")[2].rstrip("/").lower().encode()
-
-
-def _check_input(request: HotRequest) -> tuple[str | None, str | None, str | None]:
-    """Token, page and door key of a check (VIS-120). The visitor's text never makes a 400, only a wrong shape does."""
-    header_door = request.header(b"x-qm-door-key") or None
-    if request.method != "POST":
-        query = request.query
-        return query.get("token"), query.get("url"), header_door
-    fields = fields_of(request, "token", "url", "doorKey", "tag")
-    token = text_in(fields, "token")
-    url = text_in(fields, "url")
-    door = text_in(fields, "doorKey")
-    text_in(fields, "tag")
-    return token, url, door or header_door
 
 
 def _cors(origin: bytes) -> list[tuple[bytes, bytes]]:

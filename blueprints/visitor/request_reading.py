@@ -75,6 +75,17 @@ def fields_of(request: HotRequest, *allowed: str) -> dict[str, Any]:
     return fields
 
 
+def texts_of(request: HotRequest, allowed: frozenset[str]) -> dict[str, str | None]:
+    """The JSON body, which has no other members than ``allowed``, each of them text or null."""
+    fields = request.json(empty_ok=True)
+    if not fields.keys() <= allowed:
+        refuse_unknown(fields, allowed)
+    for name, value in fields.items():
+        if type(value) is not str and value is not None:
+            raise InvalidField(name, f'"{name}" has to be text')
+    return fields
+
+
 def refuse_other_sites(request: HotRequest, public_host: bytes) -> None:
     """Raise 403 ``cross_site`` for a call that only QM's own pages make (VIS-067).
 
