@@ -43,7 +43,7 @@ def test_it_passes_head_to_the_handler_as_head(dev: DevServer) -> None:
         assert int(wire.ask("HEAD /api/check").headers["content-length"]) == plain + 1
 
 
-def test_it_serves_every_hot_route_under_its_alias(wire: Wire) -> None:
+def test_it_serves_hot_routes_under_their_alias(wire: Wire) -> None:
     assert wire.ask("GET /api/v1/check?a=1").fields["query"] == {"a": "1"}
     assert wire.ask("POST /api/v1/join", body=b'{"a":1}').fields == {"fields": {"a": 1}}
 

@@ -16,6 +16,7 @@ from app.domain.facts import FactType
 from app.domain.room import RoomState, UrlRule
 from app.infrastructure.rate_limiter import RateLimiter
 from tests.journal.house import House, until
+from tests.journal.snapshot import snapshot
 from tests.visitor.site import Browser, Site
 
 T = TypeVar("T")
@@ -268,7 +269,7 @@ async def test_it_refuses_an_admission_while_commits_fail_and_lets_sessions_go_o
     assert (await other.status()).json["state"] == "passed"
 
 
-@pytest.mark.req("VIS-061")
+@pytest.mark.req("VIS-061", "ENG-207")
 async def test_it_tells_a_page_of_a_covered_origin_its_answer(site: Site, browser: Browser) -> None:
     await site.create(tag_origins=("https://*.brand.example",))
 
@@ -324,6 +325,22 @@ async def test_it_lets_the_tag_read_refusals_too(house: House, limiter: RateLimi
     assert (limited.status, limited.code) == (429, "rate_limited")
     assert limited.headers.items() >= CORS.items()
     assert site.visitor.counts.by_room["shop", "rateLimitedChecks"] == 1
+
+
+@pytest.mark.req("VIS-071")
+async def test_it_admits_nobody_over_the_limit(house: House, limiter: RateLimiter) -> None:
+    site = Site(house, limiter, check_limit_per_min=1)
+    await site.create()
+    browser = Browser(site)
+    await browser.join()
+    assert (await browser.twin().check(url=PAGE)).json["reason"] == "new"
+
+    answer = await browser.check(url=PAGE)
+
+    assert (answer.status, answer.code, answer.cookies) == (429, "rate_limited", [])
+    assert answer.json.keys() == {"error", "code"}
+    assert (await browser.status()).json["state"] == "passed"
+    assert await house.journaled("shop", FactType.ADMITTED) == []
 
 
 async def test_it_answers_a_preflight_of_a_covered_origin_only(site: Site, browser: Browser) -> None:
@@ -424,6 +441,12 @@ async def test_it_reads_the_body_of_the_tag(
     assert code is None or answer.code == code
 
 
+async def records_of(site: Site) -> dict[str, Any]:
+    """What a check may change: tickets with their presence, sessions with their last use, the number of facts."""
+    shot = await snapshot(site.house.valkey, site.house.prefix, "shop")
+    return {"tickets": shot["tickets"], "doors": shot["doors"], "seq": shot["header"]["seq"]}
+
+
 @pytest.mark.req("VIS-039")
 @pytest.mark.parametrize("prepare", ["new", "waiting", "passed", "session", "elsewhere", "bypass", "free", "bad"])
 async def test_it_changes_nothing_for_a_head_request(site: Site, browser: Browser, prepare: str) -> None:
@@ -439,17 +462,19 @@ async def test_it_changes_nothing_for_a_head_request(site: Site, browser: Browse
         browser.jar["qm_shop"] = "x.y"
     if prepare == "bypass":
         await site.update(state=RoomState.BYPASS)
-    header = await site.house.jobs.header("shop")  # type: ignore[arg-type]
+    await site.advance(5)
+    before = await records_of(site)
 
     path = "/api/check?room=shop&url=" + url.replace(":", "%3A")
     head = await browser.send("HEAD", path)
-    assert (await site.house.jobs.header("shop"))["seq"] == header["seq"]  # type: ignore[arg-type, index]
+    assert await records_of(site) == before
     get = await browser.send("GET", path)
 
     assert head.status == get.status == 200
     assert len(head.reply.body) == len(get.reply.body)
     assert head.json.get("reason") == get.json["reason"]
     assert head.cookies == []
+    assert (await records_of(site) != before) is (prepare in {"passed", "session"})
 
 
 @pytest.mark.req("VIS-227")
@@ -475,6 +500,9 @@ async def test_it_finds_the_visitors_own_among_planted_cookies(site: Site, brows
     assert answer.json["reason"] == "admitted"
     doors = f"qm_dk_shop=planted; qm_dk_shop={answer.json['doorKey']}; qm_shop={own['qm_shop']}"
     assert (await browser.twin(headers={"cookie": doors}).check(url=PAGE)).json["reason"] == "session"
+    for planted_before, state in ((3, "active"), (4, "gone")):
+        cookie = "qm_shop=rubbish; " * planted_before + f"qm_shop={own['qm_shop']}; qms_shop={own['qms_shop']}"
+        assert (await browser.twin(headers={"cookie": cookie}).status()).json["state"] == state
 
 
 async def test_it_never_lets_strange_bytes_in(site: Site, browser: Browser) -> None:

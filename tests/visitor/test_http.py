@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One server for the tests of this file; each makes a room of its own."""
-    with Server({"SSE_PER_IP": "2"}, workers=2) as running:
+    ample = dict.fromkeys((f"{group}_LIMIT_PER_MIN" for group in ("JOIN", "CHECK", "STATUS")), "100000")
+    with Server({"SSE_PER_IP": "2", **ample}, workers=2) as running:
         yield running
 
 
@@ -183,6 +185,66 @@ def test_it_answers_under_both_prefixes(visitor: httpx.Client, room: str, prefix
     assert visitor.post(f"{prefix}/leave", json={"roomId": room}).json()["left"] == "waiting"
     wrong = visitor.put(f"{prefix}/status")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
+
+
+@pytest.mark.req("VIS-038")
+def test_it_answers_head_of_every_route_like_get_without_a_body(
+    server: Server, visitor: httpx.Client, room: str
+) -> None:
+    visitor.post("/api/join", json={"roomId": room})
+    console = re.search(r'"(/assets/console/[^"]+\.js)"', visitor.get("/").text)
+    page = re.search(r'"(/assets/waiting-[^"]+)"', visitor.get(f"/w/{room}").text)
+    assert console
+    assert page
+    found = ("/", "/public/admin.html", f"/w/{room}", "/w/nowhere", "/qm.js", "/robots.txt", "/favicon.ico",
+             "/fonts/geist-latin.woff2", "/fonts/LICENSE.txt", console[1], page[1], "/healthz", "/api/version",
+             f"/api/status?room={room}", f"/api/check?room={room}", "/api/status?room=nowhere", "/nowhere")  # fmt: skip
+
+    for path in (*found, "/api/v1/version", f"/api/v1/status?room={room}", f"/api/v1/check?room={room}"):
+        get, head = visitor.get(path), visitor.head(path)
+
+        assert (head.status_code, head.content) == (get.status_code, b""), path
+        assert lasting(head) == lasting(get), path
+
+
+def lasting(answer: httpx.Response) -> dict[str, str]:
+    """Headers that a second request must get too; of those that count or are drawn, that they are there."""
+    counted = {"date", "x-qm-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"}
+    return {name: "" if name in counted else value for name, value in answer.headers.items()}
+
+
+@pytest.mark.req("VIS-070")
+def test_it_tells_the_budget_with_every_answer_of_a_limited_route(visitor: httpx.Client, room: str) -> None:
+    reads = (
+        f"check?room={room}",
+        "check",
+        "check?room=nowhere",
+        f"status?room={room}",
+        "status",
+        "status?room=nowhere",
+    )
+    asked: list[tuple[str, str, dict[str, Any] | None]] = [("GET", f"/api/{path}", None) for path in reads]
+    asked.append(("GET", f"/events?room={room}", None))
+    for path in ("/api/join", "/api/leave"):
+        asked += [("POST", path, body) for body in ({"roomId": room}, {"roomId": "nowhere"}, {}, {"x": 1})]
+
+    for method, path, body in asked:
+        answer = visitor.request(method, path, json=body)
+
+        assert "x-ratelimit-limit" in answer.headers, (path, answer.text)
+        assert int(answer.headers["x-ratelimit-limit"]) > int(answer.headers["x-ratelimit-remaining"]) >= 0, path
+        assert 1 <= int(answer.headers["x-ratelimit-reset"]) <= 60, path
+
+
+@pytest.mark.req("VIS-089")
+def test_it_sends_the_waiting_page_in_every_state_of_the_room(server: Server, visitor: httpx.Client, room: str) -> None:
+    for state in ("active", "paused", "bypass"):
+        create(server, room, state=state)
+
+        answer = visitor.get(f"/w/{room}")
+
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8"), state
+        assert "/assets/waiting-" in answer.text, state
 
 
 def test_it_closes_streams_when_it_stops() -> None:

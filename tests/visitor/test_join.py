@@ -273,6 +273,7 @@ async def test_it_refuses_calls_of_other_sites(
     assert status == 200 or answer.code == "cross_site"
 
 
+@pytest.mark.req("VIS-071")
 async def test_it_counts_joins_and_leaves_against_one_budget(house: House, limiter: object, site: Site) -> None:
     limited = Site(house, limiter, join_limit_per_min=2)  # type: ignore[arg-type]
     await limited.create()
@@ -285,6 +286,9 @@ async def test_it_counts_joins_and_leaves_against_one_budget(house: House, limit
     budget = answers[2].request.budget
     assert budget is not None
     assert (budget.limit, budget.remaining) == (2, 0)
+    header = await house.jobs.header(RoomId("shop"))
+    assert header is not None
+    assert header["last_ticket"] == 1
     assert (await browser.twin(peer="198.51.100.9").join()).status == 200
 
 
