@@ -88,8 +88,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     queue_port, shop_port = free_port(8080), free_port(8090)
     shop = f"http://localhost:{shop_port}"
-    key = secrets.token_urlsafe(18)
-    env = {"STORE": "memory", "PORT": str(queue_port), "ADMIN_KEY": key}
+    env: dict[str, str | None] = {"STORE": "memory", "PORT": str(queue_port)}
     with contextlib.suppress(KeyboardInterrupt), Server(env=env) as server:
         create_room(server, shop)
         command = [sys.executable, "-m", "loadtests.shop", str(shop_port), server.url, ROOM]
@@ -98,7 +97,7 @@ def main() -> int:
             print(
                 f"\n  The shop      {shop}/            open it: you are held, and let in\n"
                 f"  The line      {server.url}/w/{ROOM}\n"
-                f"  The console   {server.url}/            key: {key}\n\n"
+                f"  The console   {server.url}/            key: {server.admin_key}\n\n"
                 f"  {IN_LINE_AT_START} simulated visitors stand in line and more arrive. Ctrl-C ends everything.\n",
                 flush=True,
             )

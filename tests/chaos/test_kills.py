@@ -1,8 +1,8 @@
 """kill -9 at random moments of a surge: no acknowledged join is lost, none appears twice, the order stays.
 
-Two web workers; `STORE=memory` loses all of Valkey with its process, `STORE=embedded` at most the last second. Whoever got no answer tries again, as the page does; what he may leave behind is
-a place that nobody was told of, never a place of somebody else. The seed of each run is printed and can be set by
-`QM_CHAOS_SEED`.
+Two web workers; `STORE=memory` loses all of Valkey with its process, `STORE=embedded` at most the last second. Whoever
+got no answer tries again, as the page does; what he may leave behind is a place that nobody was told of, never a place
+of somebody else. The seed of each run is printed and can be set by `QM_CHAOS_SEED`.
 """
 
 from __future__ import annotations
