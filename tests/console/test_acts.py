@@ -91,13 +91,14 @@ def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
     page = signed_in()
+    page.clock.install()
     card(page, "Shop").get_by_role("button", name="Visitors").click()
     page.get_by_label("Ticket number").fill("5644")
     page.get_by_role("button", name="Eject").dblclick()
     expect(page.get_by_text("Eject ticket 5644?")).to_be_visible()
     assert stub.sent("/rooms/shop/eject") == []
 
-    page.wait_for_timeout(450)
+    page.clock.run_for(450)
     button = page.get_by_role("button", name="Confirm eject")
     button.focus()
     page.keyboard.down("Enter")
@@ -152,8 +153,9 @@ def test_it_stays_armed_over_frames(signed_in: Callable[..., Page], stub: Stub) 
 
 def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
+    page.clock.install()
     arm(page, "999999")
-    page.wait_for_timeout(450)
+    page.clock.run_for(450)
     page.get_by_role("button", name="Confirm eject").click()
 
     expect(page.get_by_text("Ticket 999999 was never given in this room.")).to_be_visible()

@@ -110,6 +110,13 @@ def test_it_never_loses_the_focus_when_the_opener_is_gone(signed_in: Callable[..
 
     expect(page.get_by_role("heading", name="Support chat")).to_be_focused()
 
+    card(page, "Newsroom").get_by_role("button", name="Visitors").click()
+    stub.set(rooms={})
+    expect(page.get_by_role("dialog")).to_contain_text("This room was deleted.")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#rooms")).to_be_focused()
+
 
 def test_it_changes_language_and_theme_in_place_and_remembers_them(signed_in: Callable[..., Page]) -> None:
     page = signed_in()

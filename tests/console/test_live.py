@@ -176,6 +176,8 @@ def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable
 
     card(page, "Support chat").get_by_role("button", name="Resume").click()
     expect(card(page, "Support chat").locator(".figure-l").first).to_have_text("4m")
+    stub.room("arena", rate=60, estWaitInfinite=False, estWaitSec=3871)
+    expect(card(page, "Arena tickets").locator(".figure-l").first).to_have_text("1h5m")
     stub.room("support", state="paused", waiting=0, estWaitInfinite=False, estWaitSec=0)
     expect(card(page, "Support chat").locator(".figure-l").first).to_have_text("0s")
 

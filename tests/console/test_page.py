@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from blueprints.admin.console import console_site
 from tests.console.conftest import ROOT, Stub
 
 CONSOLE = ROOT / "static/console"
@@ -71,6 +72,7 @@ def test_it_sends_a_small_compressed_page_with_a_tag(stub: Stub) -> None:
     assert gzip.decompress(squeezed) == body
     assert (again.status, nothing) == (304, b"")
     assert size < 600 * 1024
+    assert console_site() is console_site(), "read and compressed once"
 
 
 @pytest.mark.req("CON-008")

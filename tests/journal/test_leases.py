@@ -28,7 +28,7 @@ async def test_it_goes_on_at_once_where_a_killed_drainer_of_the_instance_stopped
 
 
 async def test_it_takes_over_from_an_instance_that_is_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LEASE_SEC", 0.2)
+    monkeypatch.setattr(leases, "LEASE_SEC", 1.0)
     await DrainLeases(house.valkey, house.prefix, "one").hold(ROOMS)
     second = DrainLeases(house.valkey, house.prefix, "two")
     assert await second.hold(ROOMS) == set()

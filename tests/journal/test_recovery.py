@@ -118,7 +118,9 @@ async def test_it_starts_over_a_rebuild_that_died_in_the_middle(house: House) ->
     assert await house.valkey.execute("HLEN", f"{house.prefix}{{shop}}:1:o") == 1
 
 
-async def test_it_asks_once_a_second_for_a_room() -> None:
+async def test_it_asks_once_a_second_for_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(recovery, "mono", lambda: now)
     sent: list[str] = []
 
     async def publish(text: str) -> None:
@@ -130,3 +132,6 @@ async def test_it_asks_once_a_second_for_a_room() -> None:
         await requests.ask(RoomId("other"))
 
     assert sent == ["rebuild shop", "rebuild other"]
+    now += 1
+    await requests.ask(SHOP)
+    assert sent[2:] == ["rebuild shop"]

@@ -31,12 +31,14 @@ ROOMS = {"shop": "Shop", "evil": '<script>alert("x")</script>'}
 class Script:
     """What the stub answers. ``join`` and ``status``: {"status", "body", "headers"}, of a join also "then", the status
     from then on; ``bearer``: the status of who sends a token in the address, where it differs; ``events``: "on", "mute"
-    (opens and never sends a frame), "off", "refresh", or a refusal's {"status", "headers"}."""
+    (opens and never sends a frame), "off", "refresh", or a refusal's {"status", "headers"}; ``frames``: states that an
+    open stream sends next, all in one piece."""
 
     join: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
     bearer: dict[str, Any] = field(default_factory=dict)
     events: Any = "on"
+    frames: list[dict[str, Any]] = field(default_factory=list)
     version: int = 0
     calls: list[dict[str, Any]] = field(default_factory=list)
 
@@ -143,6 +145,9 @@ def build() -> Sanic[Any, Any]:
         stream = await request.respond(content_type="text/event-stream; charset=utf-8", headers=headers)
         seen = -1
         while script.events in ("on", "mute"):
+            if script.events == "on" and script.frames:
+                frames, script.frames = script.frames, []
+                await stream.send("".join(f"event: state\ndata: {json.dumps(frame)}\n\n" for frame in frames))
             if script.events == "on" and seen != script.version:
                 seen = script.version
                 await stream.send(f"event: state\ndata: {json.dumps(answer_to(request).get('body', {}))}\n\n")

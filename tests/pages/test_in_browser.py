@@ -168,6 +168,8 @@ def test_it_stops_sending_a_visitor_round_in_a_loop(open_page: Callable[..., Pag
     assert len(stub.calls("/api/join")) == 4 + 1
     expect(page.locator("#ref")).to_have_text("K7Q2MX")
     expect(page.get_by_role("link", name="Continue to the site")).to_be_visible()
+    stub.show(visitor("waiting"))
+    hero(page).to_have_text("1,204")
 
 
 def test_it_lets_everybody_in_at_once_when_the_room_is_bypassed(open_page: Callable[..., Page], stub: Stub) -> None:
@@ -384,8 +386,10 @@ def test_it_ignores_a_frame_older_than_the_last(open_page: Callable[..., Page], 
     page = open_page()
     hero(page).to_have_text("1,204")
 
-    stub.say(status={"body": visitor("waiting", position=5000, ahead=4999, now=NOW)})
-    stub.say(status={"body": visitor("waiting", position=1000, ahead=999, now=NOW + 4000)})
+    newer = visitor("waiting", position=1000, ahead=999, now=NOW + 4000)
+    older = visitor("waiting", position=5000, ahead=4999, now=NOW)
+    # In one piece, so that nothing is shown between them.
+    stub.say(frames=[newer, newer, older])
 
     hero(page).to_have_text("1,000")
     expect(page.locator("#from")).to_have_text("You started at 1,204")

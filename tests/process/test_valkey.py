@@ -87,11 +87,9 @@ async def test_it_answers_at_once_while_valkey_is_gone_and_comes_back(
     with pytest.raises(StorageUnavailable):
         await valkey.execute("GET", "a")
     assert valkey.is_down
-    began = mono()
     for _ in range(200):
-        with pytest.raises(StorageUnavailable):
-            await valkey.execute("GET", "a")
-    assert mono() - began < 1.0  # two hundred refusals cost nothing
+        with pytest.raises(StorageUnavailable):  # without a single pause
+            valkey.execute("GET", "a").send(None)
 
     own_stores.restart("valkey")
     await asyncio.wait_for(told.wait(), 10)
