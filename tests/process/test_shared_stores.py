@@ -58,7 +58,7 @@ def test_it_starts_on_shared_stores_and_leaves_them_running(
         assert server.stop() == 0
 
 
-@pytest.mark.req("FLT-054")
+@pytest.mark.req("FLT-054", "ADM-043")
 def test_it_boots_degraded_when_neither_store_can_be_reached(fresh_prefix: str) -> None:
     env = shared("redis://127.0.0.1:1", "postgresql://127.0.0.1:1/qm", fresh_prefix)
     with Server(env=env, workers=1) as server:
@@ -66,6 +66,9 @@ def test_it_boots_degraded_when_neither_store_can_be_reached(fresh_prefix: str) 
         assert httpx.get(server.url + "/healthz", timeout=10).json()["backend"]["valkey"] == "down"
         joined = httpx.post(server.url + "/api/join", json={"roomId": "shop"}, timeout=10)
         assert (joined.status_code, joined.json()["code"]) == (503, "storage_unavailable")
+        key = {"Authorization": f"Bearer {server.admin_key}"}
+        health = httpx.get(server.url + "/api/admin/health", headers=key, timeout=10)
+        assert (health.status_code, health.json()["backend"]["postgres"]) == (200, "down")
         assert server.stop() == 0
 
 

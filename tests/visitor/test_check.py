@@ -135,6 +135,7 @@ async def test_it_tells_the_edge_nodes_of_a_declared_proxy_apart_no_more(site: S
     assert (await other_node.tag_check(token=token, url=PAGE)).json["reason"] == "admitted"
 
 
+@pytest.mark.req("ENG-092")
 async def test_it_names_the_reason_for_which_a_visitor_has_to_wait(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     await browser.join()

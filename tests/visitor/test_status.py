@@ -97,6 +97,7 @@ async def test_it_signs_an_old_token_anew_with_its_cookies(site: Site, browser: 
     assert "token" not in stranger.json
 
 
+@pytest.mark.req("ENG-092")
 async def test_it_refuses_a_token_over_its_age(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()
