@@ -239,6 +239,7 @@ async def test_it_never_answers_more_failures_than_allowed_at_the_same_instant(d
     assert sorted(codes) == ["too_many_auth_failures"] * 40 + ["unauthorized"] * 20
 
 
+@pytest.mark.req("ADM-037")
 async def test_it_counts_nothing_that_is_no_guess(desk: Desk) -> None:
     strict = desk.another(limit=1)
     cookie = await strict.cookie()

@@ -43,6 +43,7 @@ def test_it_gives_no_list_of_its_routes_to_a_stranger(owner: Caller, stranger: C
         assert set(answer.headers["allow"].split(", ")) == known | ({"HEAD"} if "GET" in known else set())
 
 
+@pytest.mark.req("ADM-037")
 def test_every_route_needs_a_credential_and_tells_strangers_the_same(stranger: Caller) -> None:
     for route in ROUTER.routes:
         if route.path == "session":
@@ -70,7 +71,7 @@ def test_it_never_allows_another_origin_anything(owner: Caller, stranger: Caller
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-@pytest.mark.req("ADM-013")
+@pytest.mark.req("ADM-013", "ADM-015")
 def test_every_answer_is_uncached_and_unsniffed_json(owner: Caller, stranger: Caller, room: str) -> None:
     answers = [
         owner("GET", "/api/admin/me"),
@@ -89,6 +90,7 @@ def test_every_answer_is_uncached_and_unsniffed_json(owner: Caller, stranger: Ca
         owner("GET", "/api/admin/me", headers=NAVIGATION),
         stranger("GET", "/api/admin/me", headers=NAVIGATION),
     ]
+    assert code(answers[12]) == (413, "body_too_large")
     for answer in answers:
         assert answer.headers["cache-control"] == "no-store", answer.request.url
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -130,6 +132,7 @@ def test_it_reads_json_whatever_the_content_type_says(owner: Caller, room: str, 
     assert answer.json()["room"]["rate"] == 31
 
 
+@pytest.mark.req("ADM-015")
 @pytest.mark.parametrize(
     "body",
     [b"{", b"[]", b"5", b'"x"', b"null", b"\xff\xfe", b'{"id":"a","id":"b"}', b"{} x", b"id=shop", b'{"rate":NaN}'],
@@ -148,6 +151,7 @@ def test_it_takes_a_room_with_everything_at_its_longest(owner: Caller, room: str
     assert len(answer.json()["room"]["rules"]) == 50
 
 
+@pytest.mark.req("ADM-015")
 def test_an_empty_body_counts_as_an_empty_object(owner: Caller, room: str) -> None:
     for body in (None, b"", b"  ", b"{}"):
         assert owner("POST", f"/api/admin/rooms/{room}/pause", body).status_code == 200
@@ -220,6 +224,7 @@ def test_a_ticket_is_no_credential_on_any_other_route(owner: Caller, stranger: C
     assert code(stranger("GET", "/api/admin/me")) == (401, "unauthorized")
 
 
+@pytest.mark.req("ADM-058")
 def test_it_locks_an_address_after_its_failures_and_no_other(server: Server, callers: Callers) -> None:
     guesser, neighbour = callers.with_key("wrong"), callers.with_key(server.admin_key)
 

@@ -90,7 +90,7 @@ def join(server: Server, room: str, address: str = "203.0.113.7") -> httpx.Respo
     return answer
 
 
-@pytest.mark.req("ADM-112", "ADM-113", "ADM-127", "ENG-050")
+@pytest.mark.req("ADM-112", "ADM-113", "ADM-127", "ENG-050", "ADM-146")
 def test_a_room_object_has_every_documented_member_and_calls_the_pace_rate(owner: Caller) -> None:
     room_id = fresh_id()
 

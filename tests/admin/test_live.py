@@ -156,6 +156,7 @@ async def test_frames_add_up_to_the_list_with_two_hundred_rooms_and_random_chang
     assert deltas > 5
 
 
+@pytest.mark.req("ADM-094")
 async def test_a_room_made_again_under_its_id_makes_a_full_frame(desk: Desk) -> None:
     process = desk.process
     for room_id in ("a", "b"):
@@ -287,6 +288,7 @@ async def test_an_expired_session_loses_its_stream(desk: Desk) -> None:
     assert await stream.next() is REVOKED
 
 
+@pytest.mark.req("ADM-105")
 async def test_a_stream_that_cannot_be_confirmed_stays_for_a_while_and_ends_without_revoked(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +300,7 @@ async def test_a_stream_that_cannot_be_confirmed_stays_for_a_while_and_ends_with
 
     await desk.tick()
     assert data_of(await stream.next())["delta"] is False
+    assert live.UNVERIFIED_SEC == 30
     monkeypatch.setattr(live, "UNVERIFIED_SEC", 0.0)
     await desk.tick()
 

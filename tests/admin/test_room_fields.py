@@ -279,7 +279,7 @@ def test_it_refuses_a_name_that_is_no_field(name: str) -> None:
     assert error.sentence == f'"{name}" is not a field of a room'
 
 
-@pytest.mark.req("ENG-031")
+@pytest.mark.req("ENG-031", "ADM-130")
 def test_it_takes_the_rate_under_both_names_when_they_agree() -> None:
     patch = parse_patch({"id": "shop", "ratePerMinute": 60, "rate": 60})
     error = refusal({"id": "shop", "rate": 60, "ratePerMinute": 61})
@@ -304,17 +304,25 @@ def test_it_reports_the_first_problem_and_lists_every_refused_field() -> None:
     assert error.members["fields"] == ["name", "nme", "presenceSec", "opensAt"]
 
 
+@pytest.mark.req("ADM-132", "ENG-014")
 @pytest.mark.parametrize("wrong", [None, "", "-a", "_a", "a b", "a/b", "ร้าน", "a" * 65, 5, True, [], {}, "a\n"])
 def test_it_refuses_a_malformed_id(wrong: Any) -> None:
     assert refusal({"id": wrong, "name": "x"}).code == "invalid_room_id"
 
 
+@pytest.mark.req("ADM-132", "ENG-014")
+@pytest.mark.parametrize("room_id", ["a", "7", "Shop", "shop", "a" * 64, "A_b-9_", "0-"])
+def test_it_takes_an_id_as_it_is_written(room_id: str) -> None:
+    assert parse_patch({"id": room_id, "targetUrl": TARGET}, creating=True).id == room_id
+
+
+@pytest.mark.req("ADM-128", "ENG-014")
 def test_it_refuses_a_missing_id() -> None:
     assert refusal({"name": "Shop"}).code == "invalid_room_id"
     assert refusal({}).code == "invalid_room_id"
 
 
-@pytest.mark.req("ENG-015", "ENG-016", "ENG-017")
+@pytest.mark.req("ENG-015", "ENG-016", "ENG-017", "ADM-132")
 def test_it_refuses_reserved_ids_for_new_rooms_only() -> None:
     assert set(RESERVED_PREFIXES) == {"dk_", "meta_", "notify_", "email_"}
     assert set(RESERVED_IDS) == {
@@ -331,6 +339,7 @@ def test_it_refuses_reserved_ids_for_new_rooms_only() -> None:
         assert parse_patch({"id": room_id, "targetUrl": TARGET}, creating=True).id == room_id
 
 
+@pytest.mark.req("ADM-128")
 def test_it_asks_a_new_room_for_its_target() -> None:
     error = refusal({"id": "shop", "rate": 5}, creating=True)
 

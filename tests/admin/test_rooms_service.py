@@ -80,6 +80,7 @@ async def test_it_writes_nothing_when_nothing_changes(house: House, process: Pro
     assert posted_back.view.room.cfg_ver == 1
 
 
+@pytest.mark.req("ADM-128")
 async def test_it_refuses_a_mistyped_id_in_a_small_edit(house: House, process: Process) -> None:
     await save(process, targetUrl=TARGET)
 
@@ -197,7 +198,7 @@ async def test_it_shows_a_deleted_room_to_nobody_while_its_end_is_on_the_way_to_
     assert (await save(process, targetUrl=TARGET)).view.room.generation == 2
 
 
-@pytest.mark.req("ENG-018")
+@pytest.mark.req("ENG-018", "ADM-132")
 async def test_it_keeps_a_room_with_a_reserved_id_editable(house: House, process: Process) -> None:
     room_id = RoomId(min(RESERVED_IDS))
     await process.engine.create(RoomConfig(room_id, "old", TARGET), gen=1, salt=bytes(16), actor="import")

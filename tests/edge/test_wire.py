@@ -48,6 +48,7 @@ def test_it_serves_hot_routes_under_their_alias(wire: Wire) -> None:
     assert wire.ask("POST /api/v1/join", body=b'{"a":1}').fields == {"fields": {"a": 1}}
 
 
+@pytest.mark.req("VIS-040")
 @pytest.mark.parametrize(
     ("line", "allow"),
     [
@@ -70,6 +71,7 @@ def test_it_names_the_methods_of_a_path_that_takes_others(wire: Wire, line: str,
     assert wire.ask("GET /stock").status == 200
 
 
+@pytest.mark.req("VIS-040")
 @pytest.mark.parametrize(
     "path", ["/nope", "/api/nope", "/api/CHECK", "/api/check/", "//api/check", "/api/%63heck", "/"]
 )

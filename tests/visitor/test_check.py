@@ -46,6 +46,7 @@ async def stored(house: House, work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
+@pytest.mark.req("VIS-130")
 async def test_it_sends_a_newcomer_to_the_waiting_page(site: Site, browser: Browser) -> None:
     await site.create()
 
@@ -59,6 +60,7 @@ async def test_it_sends_a_newcomer_to_the_waiting_page(site: Site, browser: Brow
     assert answer.cookies == []
 
 
+@pytest.mark.req("VIS-130")
 async def test_it_lets_the_holder_of_a_pass_in_and_gives_him_a_door_key(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()
@@ -344,6 +346,7 @@ async def test_it_admits_nobody_over_the_limit(house: House, limiter: RateLimite
     assert await house.journaled("shop", FactType.ADMITTED) == []
 
 
+@pytest.mark.req("VIS-065")
 async def test_it_answers_a_preflight_of_a_covered_origin_only(site: Site, browser: Browser) -> None:
     await site.create()
     preflight = {"access-control-request-method": "POST", "access-control-request-headers": "x-qm-door-key"}
@@ -401,6 +404,7 @@ async def test_it_lets_nobody_speak_for_another_visitor_without_a_key(site: Site
     assert site.visitor.counts.by_room["shop", "refusedKeyChecks"] == 1
 
 
+@pytest.mark.req("VIS-044")
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [("", 400, "missing_room"), ("?room=", 400, "missing_room"), ("?room=nowhere", 404, "no_room"),

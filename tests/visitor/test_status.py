@@ -72,7 +72,7 @@ async def test_it_marks_the_owner_as_told_of_his_pass(site: Site, browser: Brows
     assert (await site.house.tickets("shop"))[0].flags & Flag.TOLD
 
 
-@pytest.mark.req("VIS-161")
+@pytest.mark.req("VIS-161", "VIS-130")
 async def test_it_signs_an_old_token_anew_with_its_cookies(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()
@@ -245,6 +245,7 @@ async def test_it_limits_status_by_address(house: House, limiter: RateLimiter) -
     assert (await Browser(site, peer="203.0.113.99").status()).status == 200
 
 
+@pytest.mark.req("VIS-044")
 async def test_it_answers_503_and_never_no_room_while_a_room_is_fenced(site: Site, browser: Browser) -> None:
     await site.create()
     await browser.join()

@@ -202,6 +202,7 @@ async def test_it_keeps_its_holder_present_until_it_ends(site: Site, browser: Br
     assert (await site.house.tickets("shop"))[0].seen == last
 
 
+@pytest.mark.req("VIS-174")
 async def test_it_closes_a_reader_who_is_too_slow_and_goes_on_for_the_others(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     other = browser.twin(peer="198.51.100.8")
@@ -214,6 +215,7 @@ async def test_it_closes_a_reader_who_is_too_slow_and_goes_on_for_the_others(sit
 
     await until(_has_state(fast, "paused"))
 
+    assert MAX_UNSENT_BYTES == 64 * 1024
     assert slow.is_over
     assert [state["state"] for state in slow.states] == ["waiting"]
     assert not fast.is_over
