@@ -23,7 +23,7 @@ from app.services.small_pages import SmallPage, SmallPages
 from blueprints.edge.request import is_navigation
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-BUDGET: Final = "console_page"
+BUDGET: Final = "pages"
 """Name of the page budget's table, counted apart from the waiting page's (VIS-080)."""
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 

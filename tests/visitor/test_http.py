@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One server for the tests of this file; each makes a room of its own."""
-    ample = dict.fromkeys((f"{group}_LIMIT_PER_MIN" for group in ("JOIN", "CHECK", "STATUS")), "100000")
+    ample = dict.fromkeys((f"{group}_LIMIT_PER_MIN" for group in ("JOIN", "CHECK", "STATUS", "WAITING")), "100000")
     with Server({"SSE_PER_IP": "2", **ample}, workers=2) as running:
         yield running
 
@@ -224,7 +224,7 @@ def test_it_tells_the_budget_with_every_answer_of_a_limited_route(visitor: httpx
         "status?room=nowhere",
     )
     asked: list[tuple[str, str, dict[str, Any] | None]] = [("GET", f"/api/{path}", None) for path in reads]
-    asked.append(("GET", f"/events?room={room}", None))
+    asked += [("GET", path, None) for path in (f"/events?room={room}", f"/w/{room}", "/w/nowhere", "/")]
     for path in ("/api/join", "/api/leave"):
         asked += [("POST", path, body) for body in ({"roomId": room}, {"roomId": "nowhere"}, {}, {"x": 1})]
 
