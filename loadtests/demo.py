@@ -89,7 +89,7 @@ def main() -> int:
     queue_port, shop_port = free_port(8080), free_port(8090)
     shop = f"http://localhost:{shop_port}"
     env: dict[str, str | None] = {"STORE": "memory", "PORT": str(queue_port)}
-    with contextlib.suppress(KeyboardInterrupt), Server(env=env) as server:
+    with Server(env=env) as server, contextlib.suppress(KeyboardInterrupt):
         create_room(server, shop)
         command = [sys.executable, "-m", "loadtests.shop", str(shop_port), server.url, ROOM]
         shop_process = subprocess.Popen(command, process_group=0)
