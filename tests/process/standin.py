@@ -31,6 +31,8 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
 
     @app.get("/slow")
     async def slow(request: Request) -> HTTPResponse:
+        with open(os.environ["STANDIN_TRACE"] + ".slow", "w"):
+            pass  # whoever waits for this file knows that the request is under way
         await asyncio.sleep(0.8)
         return json({"pid": os.getpid()})
 

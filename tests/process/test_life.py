@@ -93,7 +93,7 @@ def test_it_stops_in_order_when_its_whole_group_is_signalled(server: Server) -> 
     pids, folders = server.descendants(), run_dirs(server)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         slow = pool.submit(httpx.get, server.url + "/slow", timeout=10)
-        wait_for(lambda: who(server)["ready"])
+        wait_for(Path(server.env["STANDIN_TRACE"] + ".slow").exists)
 
         server.kill_group(signal.SIGTERM)
 
@@ -105,7 +105,7 @@ def test_it_stops_in_order_when_its_whole_group_is_signalled(server: Server) -> 
 def test_it_takes_a_second_signal_that_comes_with_the_first_for_the_same(server: Server) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         slow = pool.submit(httpx.get, server.url + "/slow", timeout=10)
-        wait_for(lambda: who(server)["ready"])
+        wait_for(Path(server.env["STANDIN_TRACE"] + ".slow").exists)
 
         server.kill(signal.SIGTERM)
         server.kill_group(signal.SIGTERM)
