@@ -5,7 +5,7 @@
 -- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: slot_released, lapsed, slot_given, promoted
--- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1500 passed over; every 10 s four old chunks dropped
+-- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1000 passed over; every 10 s four old chunks dropped
 
 -- Facts that may wait for the journal; above it nobody is promoted, so that memory stays bounded (FLT-078).
 local BACKLOG_LIMIT = 1000000

@@ -2,7 +2,7 @@
 -- written in runs of neighbours, since one command per ticket would be most of the cost.
 
 local RUN = 64
-local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1500, 5000
+local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1000, 5000
 
 local call, byte, sub, pack, unpack_, concat, rep, unpack_table
 qm.bind(function()
