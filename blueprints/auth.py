@@ -47,7 +47,7 @@ def brought_by(request: Request, query: list[tuple[str, str]], *, takes_ticket: 
 def session_cookies(request: Request) -> tuple[str, ...]:
     """Values of the session cookie, in order."""
     raw = (_joined(request, "cookie", glue="; ") or "").encode("latin-1", "replace")
-    return tuple(value for value in parse_cookies(raw).get(COOKIE.encode(), []) if value)
+    return tuple(value for value in parse_cookies(raw).get(COOKIE, []) if value)
 
 
 def is_foreign(request: Request) -> bool:

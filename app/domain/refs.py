@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -12,10 +13,11 @@ _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _READ: Final = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None, " ": None})
 
 
+@lru_cache(16384)
 def ref_of(room_id: str, generation: int, ticket: int) -> str:
     """The ref of a ticket: the first 30 bits of SHA-256 over room id, generation and number.
 
-    The three parts are joined by NUL bytes, numbers in decimal.
+    The three parts are joined by NUL bytes, numbers in decimal. Remembered: a page asks again every few seconds.
     """
     first = int.from_bytes(sha256(b"%s\0%d\0%d" % (room_id.encode(), generation, ticket)).digest()[:4], "big") >> 2
     return _PAIRS[first >> 20] + _PAIRS[(first >> 10) & 1023] + _PAIRS[first & 1023]

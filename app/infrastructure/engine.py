@@ -92,7 +92,7 @@ class Engine:
         return self._put("leave", room, pack_leave(proof))
 
     def _put(self, name: str, room: Room, item: bytes) -> asyncio.Future[Any]:
-        index = (name, room.id, room.generation, room.cfg_ver)
+        index = (name, room.config.id, room.generation, room.cfg_ver)
         queue = self._queues.get(index)
         loop = self._loop
         if loop is None:  # kept, since asking for it costs a system call in Python 3.11

@@ -42,7 +42,7 @@ class RoomCode(IntEnum):
 
 
 class Ask(IntEnum):
-    """Flag byte of an item (``qm.ASK``)."""
+    """Flag byte of an item (``qm.ASK``). The functions below write them as numbers: an enum's name costs a call."""
 
     LOOSE = 1
     TOLD = 2
@@ -66,12 +66,10 @@ _TICKET_STATES: Final = tuple(TicketState)
 
 def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
     """Head and tail of an item; ``ask``: flags other than LOOSE."""
-    loose, cookies, doors = proof.loose, proof.cookies, proof.doors
+    presented, generation, ticket, cookies, strict, loose, doors = proof
     if loose:
         ask |= 1
-    head = _HEAD.pack(
-        proof.presented, ask, len(cookies) >> 4, len(doors) >> 4, proof.generation, proof.ticket, proof.strict
-    )
+    head = _HEAD.pack(presented, ask, len(cookies) >> 4, len(doors) >> 4, generation, ticket, strict)
     return head, loose + cookies + doors
 
 
@@ -83,14 +81,15 @@ def pack_join(item: JoinItem) -> bytes:
 
 def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:
     """Item of function status."""
-    head, tail = pack_proof(proof, (Ask.TOLD if told else 0) | (Ask.SEEN if seen else 0))
+    head, tail = pack_proof(proof, (2 if told else 0) | (4 if seen else 0))
     return head + tail
 
 
 def pack_check(item: CheckItem) -> bytes:
     """Item of function check."""
-    head, tail = pack_proof(item.proof, 8 if item.covered else 0)
-    return head + bytes((item.via,)) + item.door + tail
+    proof, covered, door, via = item
+    head, tail = pack_proof(proof, 8 if covered else 0)
+    return b"%b%c%b%b" % (head, via, door, tail)
 
 
 def pack_leave(proof: Proof) -> bytes:
@@ -107,6 +106,7 @@ class _Common:
     def __init__(self, reply: Sequence[Any]) -> None:
         _, self.now, self.base, state, self.rate, is_floor, self.gen, self.epoch, self.packed = reply
         self.state = _STATES[state]
+        self.rate = float(self.rate)
         self.is_floor = is_floor == 1
 
     def view(self, fields: Sequence[int]) -> VisitorView:
@@ -125,7 +125,7 @@ class _Common:
             base + pass_end * 100 if pass_end else 0,
             base + claim_end * 100 if claim_end else 0,
             base + session_end * 100 if session_end else 0,
-            float(self.rate),
+            self.rate,
             self.is_floor,
             self.now,
             marks & 2 == 2,

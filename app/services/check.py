@@ -6,7 +6,6 @@ parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from app.core.clock import wall_ms
@@ -45,16 +44,6 @@ _QUEUE_REASON: Final = {
 }
 
 
-@dataclass(slots=True)
-class Check:
-    """One direct check: who asks, about which page, and by which address he reaches this server."""
-
-    visitor: Visitor
-    url: str | None
-    base: str
-    """``scheme://host`` for the address of the waiting page."""
-
-
 class CheckService:
     """Answers ``/api/check``: one engine call, and the commit when it admits."""
 
@@ -78,25 +67,25 @@ class CheckService:
         self._counts = counts
         self._secrets = SecretMaker()
 
-    async def check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+    async def check(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         """Decide about one page. Raises NoRoom, StorageUnavailable; an admission is in the journal when it returns."""
         try:
-            return await self._check(room, check)
+            return await self._check(room, visitor, url)
         except StaleRoom:
-            return await self._rooms.again(room, lambda fresh: self._check(fresh, check))
+            return await self._rooms.again(room, lambda fresh: self._check(fresh, visitor, url))
 
-    async def preview(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+    async def preview(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         """What ``check`` would answer, changing nothing (``HEAD``, VIS-039): same shape, same length, no cookie."""
-        return await self._rooms.current(room, lambda current: self._preview(current, check))
+        return await self._rooms.current(room, lambda current: self._preview(current, visitor, url))
 
-    async def _check(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
+    async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         now_ms = wall_ms()
-        covered, is_readable = room.covers(check.url)
+        covered, is_readable = room.covers(url)
         if not is_readable:
             self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
-        identity = self._identifier.identify(room, check.visitor, now_ms)
+        identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
-            identity = await self._identifier.settle(room, check.visitor, identity)
+            identity = await self._identifier.settle(room, visitor, identity)
         door, digest = "", _NO_DOOR
         if identity.proof.presented is Presented.VALID:
             if self._commits.refusing():
@@ -106,16 +95,17 @@ class CheckService:
         if door and answer.verdict is not Verdict.ADMITTED:
             room.spare_doors.append((door, digest))
         if answer.verdict is Verdict.QUEUE:
-            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, check), [])
+            location = self._waiting_page(room, visitor, url)
+            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, location), [])
         if answer.seq:
             await self._commit(room, answer)
         cookies: list[bytes] = []
         if answer.verdict is Verdict.ADMITTED:
-            cookies.append(room.cookies.door(door, check.visitor.client.scheme))
+            cookies.append(room.cookies.door(door, visitor.client.scheme))
         token = ""
         if answer.ticket and self._issuer.is_due(identity, now_ms):
             place = (answer.generation, answer.ticket)
-            issued = await self._issuer.renew(room, check.visitor, identity, place, by_cookie=True)
+            issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=True)
             token, cookies = issued.token, cookies + issued.cookies
         return VisitorAnswer(_pass_json(room, answer.verdict, door, token, answer.session_expires_at), cookies)
 
@@ -147,12 +137,15 @@ class CheckService:
         if view.state is ViewState.PASSED:
             raise StorageUnavailable
 
-    async def _preview(self, room: VisitorRoom, check: Check) -> VisitorAnswer:
-        identity = self._identifier.identify(room, check.visitor, wall_ms())
+    def _waiting_page(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> str:
+        return room.waiting_page(self._rooms.public_base or visitor.client.base, url)
+
+    async def _preview(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
+        identity = self._identifier.identify(room, visitor, wall_ms())
         if identity.others:
-            identity = await self._identifier.settle(room, check.visitor, identity)
+            identity = await self._identifier.settle(room, visitor, identity)
         view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
-        if not room.covers(check.url)[0]:
+        if not room.covers(url)[0]:
             return VisitorAnswer(_pass_json(room, Verdict.NOT_TARGETED, "", "", 0), [])
         if view.state is ViewState.ACTIVE and await self._holds_key(room, identity):
             return VisitorAnswer(_pass_json(room, Verdict.SESSION, "", "", view.session_expires_at), [])
@@ -160,7 +153,8 @@ class CheckService:
         if verdict is not None:
             expires = view.now + room.room.config.session_ttl_sec * 1000
             return VisitorAnswer(_pass_json(room, verdict, _SAMPLE_KEY, "", expires), [])
-        return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state, check), [])
+        location = self._waiting_page(room, visitor, url)
+        return VisitorAnswer(_queue_json(room, _reason_of(view), view.room_state, location), [])
 
     async def _holds_key(self, room: VisitorRoom, identity: Identity) -> bool:
         """Tell whether the door key alone opens the running session."""
@@ -188,9 +182,8 @@ def _pass_json(room: VisitorRoom, verdict: Verdict, door: str, token: str, expir
     return f'{{"action":"pass"{room.json_id}{_VERDICTS[verdict]}{members},"recheckSec":{room.recheck_sec}}}'.encode()
 
 
-def _queue_json(room: VisitorRoom, reason: Reason, room_state: RoomState, check: Check) -> bytes:
+def _queue_json(room: VisitorRoom, reason: Reason, room_state: RoomState, location: str) -> bytes:
     """``{"action":"queue",…}`` (VIS-125, VIS-126)."""
-    location = room.waiting_page(check.base, check.url)
     return (
         f'{{"action":"queue"{room.json_id}{REASONS[reason]},"roomState":"{_ROOM_STATES[room_state]}",'
         f'"location":"{location}"}}'

@@ -34,12 +34,12 @@ _GONE: Final = b'%b%b%b,%b"rejoin":%b' + _TAIL
 
 def needs_location(view: VisitorView) -> bool:
     """Tell whether the state names a place to go to."""
-    return view.state in _LOCATED
+    return _IS_LOCATED[view.state]
 
 
 def holds_ticket(view: VisitorView) -> bool:
     """Tell whether the state is that of an owner of a live ticket."""
-    return view.ticket != 0 and view.state is not ViewState.GONE and view.state is not ViewState.BYPASS
+    return view.ticket != 0 and view.state < ViewState.BYPASS  # behind it comes only GONE
 
 
 def state_json(
@@ -50,6 +50,8 @@ def state_json(
     ``extra``: further members, each with a comma before it; ``generation`` that of ``view.ticket``.
     """
     head = room.state_head(view.state, view.room_state)
+    if view.state <= ViewState.SCHEDULED:
+        return _in_line(head, extra, ref_of(room.id, generation, view.ticket).encode(), view)
     if view.state is ViewState.GONE:
         by = b'"by":"purge",' if view.by_purge else b""
         return _GONE % (head, extra, REASONS[view.reason].encode(), by, _BOOL[not view.by_purge], view.now)
@@ -64,10 +66,8 @@ def state_json(
         return _PASSED % (head, extra, view.ticket, ref, *times, claim, slot, location.encode(), view.now)
     if view.state is ViewState.ACTIVE:
         return _ACTIVE % (head, extra, view.ticket, ref, view.session_expires_at, location.encode(), view.now)
-    if view.state is ViewState.AT_CAPACITY:
-        ends = (view.passed_at, view.pass_expires_at)
-        return _AT_CAPACITY % (head, extra, view.ticket, ref, *ends, view.ahead, view.now)
-    return _in_line(head, extra, ref, view)
+    ends = (view.passed_at, view.pass_expires_at)  # at capacity
+    return _AT_CAPACITY % (head, extra, view.ticket, ref, *ends, view.ahead, view.now)
 
 
 def shown_values(view: VisitorView) -> tuple[object, ...]:
@@ -97,4 +97,6 @@ def _in_line(head: bytes, extra: bytes, ref: bytes, view: VisitorView) -> bytes:
     return _IN_LINE % (head, extra, view.ticket, ref, ahead + 1, ahead, wait, floor, view.joined_at, view.now)
 
 
-_LOCATED: Final = frozenset({ViewState.PASSED, ViewState.ACTIVE, ViewState.BYPASS})
+_IS_LOCATED: Final = tuple(
+    number in (ViewState.PASSED, ViewState.ACTIVE, ViewState.BYPASS) for number in range(max(ViewState) + 1)
+)

@@ -32,11 +32,6 @@ class TokenIssuer:
         self._identifier = identifier
         self._cookies = cookies
 
-    @property
-    def refresh_after_ms(self) -> int:
-        """Age from which an owner's token is signed anew."""
-        return self._tokens.refresh_after_ms
-
     def is_due(self, identity: Identity, now_ms: int) -> bool:
         """Tell whether the token that was presented has to be signed anew."""
         return identity.claims is not None and self._tokens.is_due(identity.claims, now_ms)

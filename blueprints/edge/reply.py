@@ -16,6 +16,7 @@ from app.domain.budget import Budget
 
 JSON_TYPE: Final = b"application/json; charset=utf-8"
 
+_JSON_LINE: Final = b"Content-Type: %b\r\n" % JSON_TYPE
 _KEPT: Final = b"Connection: keep-alive\r\n"
 _CLOSED: Final = b"Connection: close\r\n"
 _COMMON: Final = b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
@@ -78,28 +79,17 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
 
     ``head_only`` leaves the body out and its length in (VIS-038). A status that may not have a body gets none.
     """
-    body = reply.body
-    head = _PREFIX.get((reply.status, keep_alive)) or _prefix(reply.status, keep_alive)
-    if reply.status in _NO_BODY:
+    status, body = reply.status, reply.body
+    framing = ""
+    parts = [_PREFIX.get((status, keep_alive)) or _prefix(status, keep_alive)]
+    if status in _NO_BODY:
         body = b""
-        parts = [head, b"X-QM-Request-Id: %b\r\n" % request_id.encode()]
     else:
-        parts = [
-            head,
-            b"Content-Type: %b\r\nContent-Length: %d\r\nX-QM-Request-Id: %b\r\n"
-            % (reply.content_type, len(body), request_id.encode()),
-        ]
-    if budget is not None and budget.limit:
-        parts.append(
-            b"X-RateLimit-Limit: %d\r\nX-RateLimit-Remaining: %d\r\nX-RateLimit-Reset: %d\r\n"
-            % (budget.limit, budget.remaining, budget.reset_sec)
-        )
-        if not budget.allowed:
-            parts.append(b"Retry-After: %d\r\n" % budget.retry_after_sec)
-    if reply.block:
-        parts.append(reply.block)
-    for value in reply.cookies:
-        parts.append(b"Set-Cookie: %b\r\n" % value)
+        parts.append(_JSON_LINE if reply.content_type is JSON_TYPE else b"Content-Type: %b\r\n" % reply.content_type)
+        framing = f"Content-Length: {len(body)}\r\n"
+    parts.append(f"{framing}X-QM-Request-Id: {request_id}\r\n{_limits(budget)}".encode())
+    parts.append(reply.block)
+    parts += [b"Set-Cookie: %b\r\n" % value for value in reply.cookies]
     for name, value in reply.headers:
         if b"\n" in value or b"\r" in value:
             raise ValueError(f"a line end in the value of {name!r}")
@@ -108,6 +98,17 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
     if not head_only:
         parts.append(body)
     return b"".join(parts)
+
+
+def _limits(budget: Budget | None) -> str:
+    """The lines of ``Budget.headers``."""
+    if budget is None:
+        return ""
+    allowed, limit, remaining, reset_sec, retry_after_sec = budget
+    if not limit:
+        return ""
+    lines = f"X-RateLimit-Limit: {limit}\r\nX-RateLimit-Remaining: {remaining}\r\nX-RateLimit-Reset: {reset_sec}\r\n"
+    return lines if allowed else f"{lines}Retry-After: {retry_after_sec}\r\n"
 
 
 def _prefix(status: int, keep_alive: bool) -> bytes:

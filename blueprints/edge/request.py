@@ -73,7 +73,7 @@ class HotRequest:
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
         self._query: Mapping[str, str] | None = None
-        self._cookies: dict[bytes, list[str]] | None = None
+        self._cookies: dict[str, list[str]] | None = None
 
     @property
     def host(self) -> str:
@@ -110,15 +110,13 @@ class HotRequest:
 
     def cookies(self, name: str) -> list[str]:
         """The first 4 values of the cookie ``name``, in the order sent."""
-        if self._cookies is None:
-            self._cookies = parse_cookies(self.headers.get(b"cookie"))
-        return self._cookies.get(name.encode("latin-1", "replace"), [])
+        return self.jar().get(name, [])
 
-    def cookie_names(self) -> list[str]:
-        """Names of all cookies sent, each once."""
+    def jar(self) -> dict[str, list[str]]:
+        """All cookies: by name the first 4 values, in the order sent."""
         if self._cookies is None:
             self._cookies = parse_cookies(self.headers.get(b"cookie"))
-        return [name.decode("latin-1") for name in self._cookies]
+        return self._cookies
 
     def json(self, *, empty_ok: bool = False) -> dict[str, Any]:
         """The body as a JSON object; raises BadJson or BodyTooLarge (VIS-041)."""
@@ -146,20 +144,25 @@ _parse_short = lru_cache(1024)(_parse_query)
 """``room=shop`` is what every tag of a shop sends; made-up queries push each other out."""
 
 
-def parse_cookies(raw: bytes | None) -> dict[bytes, list[str]]:
-    """Values by name of a joined Cookie header, at most 4 a name; quotes around a value are cut off."""
-    found: dict[bytes, list[str]] = {}
+def parse_cookies(raw: bytes | None) -> dict[str, list[str]]:
+    """Values by name of a joined Cookie header, at most 4 a name; quotes around a value are cut off.
+
+    Each byte becomes one character.
+    """
+    found: dict[str, list[str]] = {}
     if not raw:
         return found
-    for part in raw.split(b";", COOKIES_MAX)[:COOKIES_MAX]:
-        name, equals, value = part.strip(b" \t").partition(b"=")
+    for part in raw.decode("latin-1").split(";", COOKIES_MAX)[:COOKIES_MAX]:
+        name, equals, value = part.strip(" \t").partition("=")
         if not equals:
             continue
-        values = found.setdefault(name, [])
-        if len(values) < COOKIES_PER_NAME:
-            if len(value) > 1 and value[0] == value[-1] == 0x22:
-                value = value[1:-1]
-            values.append(value.decode("latin-1"))
+        if value[:1] == '"' and len(value) > 1 and value[-1] == '"':
+            value = value[1:-1]
+        values = found.get(name)
+        if values is None:
+            found[name] = [value]
+        elif len(values) < COOKIES_PER_NAME:
+            values.append(value)
     return found
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from app.core.errors import Forbidden, NoRoom, QmError, RateLimited, Unauthorized
 from app.domain.cookies import ticket_candidates
-from app.services.check import Check
 from app.services.visitor_counts import Counted
+from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom
 from blueprints.edge.hot import HotHandler
 from blueprints.edge.reply import JSON_TYPE, HotReply
@@ -86,11 +86,11 @@ class CheckRoute:
             is_covered = origin is not None and room.allows_tag(origin)
             if origin is not None and not is_covered:
                 self._refuse_origin(request, room, origin)
-            check = self._check_of(request, room.id)
+            visitor, url = _asked(request, room.id)
             if request.method == "HEAD":
-                answer = await self._visitor.check.preview(room, check)
+                answer = await self._visitor.check.preview(room, visitor, url)
             else:
-                answer = await self._visitor.check.check(room, check)
+                answer = await self._visitor.check.check(room, visitor, url)
             block = _cors_block(origin) if origin is not None and is_covered else b""
             return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
@@ -108,18 +108,6 @@ class CheckRoute:
         if room is None or origin is None or not room.allows_tag(origin):
             raise _origin_not_allowed()
         return HotReply(204, b"", [], _cors(origin) + _PREFLIGHT)
-
-    def _check_of(self, request: HotRequest, room_id: str) -> Check:
-        """What a request asks. The visitor's text never makes a 400, only a wrong shape does (VIS-120)."""
-        sent: Mapping[str, str | None] = request.query
-        door = None
-        if request.method == "POST":
-            sent = texts_of(request, _CHECK_FIELDS)
-            door = sent.get("doorKey")
-        if not door and b"x-qm-door-key" in request.headers:
-            door = request.header(b"x-qm-door-key")
-        visitor = visitor_of(request, room_id, sent.get("token"), (door,) if door else ())
-        return Check(visitor, sent.get("url"), self._visitor.rooms.public_base or request.client.base)
 
     def _refuse_vouched(self, room: VisitorRoom, query: Mapping[str, str]) -> None:
         """A check that speaks for another visitor needs a key, and this build has none (VIS-132, VIS-136)."""
@@ -183,6 +171,18 @@ class JoinRoute:
         visitor = visitor_of(request, room_id, fields.get("token"))
         answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"))
         return HotReply(200, answer.body, answer.cookies, ())
+
+
+def _asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]:
+    """Who checks which page. The visitor's text never makes a 400, only a wrong shape does (VIS-120)."""
+    sent: Mapping[str, str | None] = request.query
+    door = None
+    if request.method == "POST":
+        sent = texts_of(request, _CHECK_FIELDS)
+        door = sent.get("doorKey")
+    if not door and b"x-qm-door-key" in request.headers:
+        door = request.header(b"x-qm-door-key")
+    return visitor_of(request, room_id, sent.get("token"), (door,) if door else ()), sent.get("url")
 
 
 def public_host(ctx: AppContext) -> bytes:

@@ -26,20 +26,21 @@ def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: Sequ
     cookie = request.headers.get(b"cookie")
     if cookie is None:
         return Visitor(request.client, agent, (token,) if token else (), (), doors)
+    jar = request.jar()
     return Visitor(
         request.client,
         agent,
-        (token,) if token else request.cookies(TICKET_PREFIX + room_id),
-        request.cookies(SESSION_PREFIX + room_id),
-        doors or request.cookies(DOOR_PREFIX + room_id),
+        (token,) if token else jar.get(TICKET_PREFIX + room_id, ()),
+        jar.get(SESSION_PREFIX + room_id, ()),
+        doors or jar.get(DOOR_PREFIX + room_id, ()),
         ticket_cookies(request) if cookie.count(b"qm_") >= MAX_ROOMS else (),
     )
 
 
 def ticket_cookies(request: HotRequest) -> list[tuple[str, str]]:
     """Name and value of every cookie that may be a ticket's."""
-    names = [name for name in request.cookie_names() if name.startswith(TICKET_PREFIX)]
-    return [(name, value) for name in names for value in request.cookies(name)]
+    jar = request.jar()
+    return [(name, value) for name in jar if name.startswith(TICKET_PREFIX) for value in jar[name]]
 
 
 def room_in_query(query: Mapping[str, str]) -> str | None:
