@@ -1,18 +1,28 @@
-"""Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost."""
+"""Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost.
+
+Beside that it keeps the function libraries of past releases from piling up.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+import structlog
+
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.journal import Journal
 from app.infrastructure.keys import ack_channel, control_channel, rooms_key
+from app.infrastructure.lua_bundle import engine_bundle
+from app.infrastructure.lua_libraries import NOTE_SEC, LuaLibraries
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.rebuild import Rebuilder
 from app.infrastructure.valkey import Valkey
 from app.services.recovery import Recovery
 from workers.runner import Background
+
+log = structlog.get_logger(__name__)
 
 
 async def run(background: Background) -> None:
@@ -29,11 +39,27 @@ async def run(background: Background) -> None:
     valkey.on_reconnect(recovery.ask_all)
     async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
         watch = asyncio.ensure_future(recovery.run(background.stop))
+        libraries = asyncio.ensure_future(watch_libraries(background))
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )
         background.ready()
-        await watch
+        await asyncio.gather(watch, libraries)
+
+
+async def watch_libraries(background: Background) -> None:
+    """Note the use of this build's library, and remove those nobody uses, until the process is stopped."""
+    libraries = LuaLibraries(background.valkey, background.settings.valkey_prefix, engine_bundle().name)
+    stopping = False
+    while not stopping:
+        try:
+            await libraries.note_use()
+            await libraries.drop_unused()
+        except StorageUnavailable:
+            log.debug("libraries_not_looked_at")
+        except Exception:
+            log.exception("libraries_not_looked_at")
+        stopping = await background.pause(NOTE_SEC)
 
 
 def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recovery:

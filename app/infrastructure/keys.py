@@ -38,6 +38,11 @@ class RoomKeys:
         """Hash: ended generation → next chunk to unlink."""
         return self.base + "gc"
 
+    @property
+    def verified(self) -> str:
+        """String: the life of the Valkey in which this room was compared with its journal."""
+        return self.base + "v"
+
     def tickets(self, gen: int, chunk: int) -> str:
         """String of CHUNK ticket records."""
         return f"{self.base}{gen}:t{chunk}"
@@ -75,6 +80,11 @@ def chunk_of(ticket: int) -> int:
 def rooms_key(prefix: str) -> str:
     """Set of ids of rooms that live here."""
     return prefix + "rooms"
+
+
+def libraries_key(prefix: str) -> str:
+    """Sorted set: function library → ms by Valkey's clock at which an instance last said that it uses it."""
+    return prefix + "libs"
 
 
 def poke_channel(prefix: str) -> str:

@@ -42,6 +42,7 @@ async def test_it_does_not_fence_a_later_epoch_or_another_generation(world: Worl
 async def test_it_answers_nothing_after_a_restart_of_valkey_before_it_was_compared(world: World) -> None:
     await world.create(rate_per_minute=0)
     (browser,) = await world.joined()
+    await world.valkey.execute("SET", world.keys.verified, "the life before")
     await world.valkey.execute("FUNCTION", "DELETE", world.loader.bundle.name)
 
     with pytest.raises(RoomFenced):

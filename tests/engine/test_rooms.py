@@ -147,7 +147,7 @@ async def test_it_drops_everybody_with_a_deletion(world: World) -> None:
     assert await world.admin.read(ROOM) is None
     assert (await world.facts(RoomDeleted)) == [RoomDeleted("op")]
     names = await world.valkey.execute("KEYS", world.keys.base.replace("{", "\\{") + "*")
-    assert sorted(names) == sorted(k.encode() for k in (world.keys.header, world.keys.outbox))
+    assert sorted(names) == sorted(k.encode() for k in (world.keys.header, world.keys.outbox, world.keys.verified))
 
 
 async def test_it_deletes_once_when_two_delete_at_the_same_time(world: World) -> None:

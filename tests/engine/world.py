@@ -28,6 +28,7 @@ from app.infrastructure.engine_results import (
     VisitorView,
 )
 from app.infrastructure.keys import RoomKeys, chunk_of
+from app.infrastructure.lua_bundle import LuaBundle
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
 
@@ -72,9 +73,12 @@ class Browser:
 class World:
     """One room and the calls on it."""
 
-    def __init__(self, valkey: Valkey, prefix: str, *, line_max: int = 1_000_000) -> None:
+    def __init__(
+        self, valkey: Valkey, prefix: str, *, line_max: int = 1_000_000, bundle: LuaBundle | None = None
+    ) -> None:
+        """``bundle``: the function library of another release."""
         self.valkey, self.prefix = valkey, prefix
-        self.loader = LuaLoader(valkey)
+        self.loader = LuaLoader(valkey, bundle)
         self.engine = Engine(valkey, prefix, self.loader, line_max=line_max)
         self.admin = EngineAdmin(valkey, prefix, self.loader)
         self.jobs = EngineJobs(prefix, self.loader)

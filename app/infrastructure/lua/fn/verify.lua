@@ -6,7 +6,7 @@
 -- Facts: none
 -- Cost: O(1)
 
-qm.fn("verify", { "no-writes" }, function(keys, args)
+qm.fn("verify", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_raw(keys[1])
   if not R then return { code } end
   local h = R.h

@@ -1,22 +1,41 @@
 -- Opening a room for one call: R holds the header `h`, the key bases `p` and `g`, the clock `ds`, and what is to be
 -- written at the end (close.lua).
 
-local call, find, tonumber_
-qm.bind(function() call, find, tonumber_ = redis.call, string.find, tonumber end)
+local call, find, match, sub, tonumber_
+qm.bind(function()
+  call, find, match, sub, tonumber_ = redis.call, string.find, string.match, string.sub, tonumber
+end)
 
 -- Header keys of rooms whose live state was compared with the journal since this Valkey process took the library in.
 -- Kept outside the data on purpose: a restarted or failed-over Valkey begins with none, so state that may have been
--- rewound answers nobody before it was compared (ENG-276).
+-- rewound answers nobody before it was compared (ENG-276). Libraries share no variables, so the key `v` beside the
+-- header tells those of other releases: it holds the name of the life in which the comparison was made.
 local verified = {}
+
+-- Name of this Valkey's present life: another one after a restart, and after a replica was promoted.
+local function life()
+  local info = call("INFO", "server", "replication")
+  return (match(info, "run_id:(%x+)") or "") .. ":" .. (match(info, "master_replid:(%x+)") or "")
+end
 
 -- Notes that the room behind `key` may answer, or no longer.
 function qm.room_verify(key, is_verified)
   verified[key] = is_verified or nil
+  local mark = sub(key, 1, -2) .. "v"
+  if is_verified then
+    call("SET", mark, life())
+  else
+    call("DEL", mark)
+  end
 end
 
--- True when the room behind `key` may answer.
+-- True when the room behind `key` may answer. Asks the mark only as long as this library does not know the room.
 function qm.is_verified(key)
-  return verified[key] == true
+  if verified[key] then return true end
+  local mark = call("GET", sub(key, 1, -2) .. "v")
+  if not mark or mark ~= life() then return false end
+  verified[key] = true
+  return true
 end
 
 -- R of the room behind header key `key` whatever its state, or nil and NOHEADER / FENCED (unknown layout).
@@ -38,7 +57,7 @@ function qm.room_open(key, gen, cfg_ver)
   local R, code = qm.room_raw(key)
   if not R then return nil, code end
   local h = R.h
-  if h.fenced == 1 or not verified[key] then return nil, qm.CODE.FENCED end
+  if h.fenced == 1 or not (verified[key] or qm.is_verified(key)) then return nil, qm.CODE.FENCED end
   if h.deleted == 1 then return nil, qm.CODE.NOROOM end
   gen, cfg_ver = tonumber_(gen), tonumber_(cfg_ver)
   if (gen ~= 0 and gen ~= h.gen) or (cfg_ver ~= 0 and cfg_ver ~= h.cfg_ver) then return nil, qm.CODE.STALE end
