@@ -1,6 +1,6 @@
 """Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost.
 
-Beside that it keeps the function libraries of past releases from piling up.
+Beside that it makes checkpoints, and keeps the function libraries of past releases from piling up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from app.infrastructure.lua_libraries import NOTE_SEC, LuaLibraries
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.rebuild import Rebuilder
 from app.infrastructure.valkey import Valkey
+from app.services.checkpoints import Checkpoints
 from app.services.recovery import Recovery
 from workers.runner import Background
 
@@ -39,12 +40,13 @@ async def run(background: Background) -> None:
     valkey.on_reconnect(recovery.ask_all)
     async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
         watch = asyncio.ensure_future(recovery.run(background.stop))
-        libraries = asyncio.ensure_future(watch_libraries(background))
+        checkpoints = Checkpoints(background.postgres, events=background.settings.checkpoint_events)
+        beside = asyncio.gather(watch_libraries(background), checkpoints.run(background.stop))
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )
         background.ready()
-        await asyncio.gather(watch, libraries)
+        await asyncio.gather(watch, beside)
 
 
 async def watch_libraries(background: Background) -> None:

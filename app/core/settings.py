@@ -148,6 +148,10 @@ class Settings:
     resync_ms: int = row(
         "RESYNC_MS", "CFG-041", Int(500, 60000), 5000, "how often copies of room configs are confirmed"
     )
+    checkpoint_events: int = row(
+        "CHECKPOINT_EVENTS", "CFG-045", Int(100, 10_000_000), 20_000,
+        "facts since its last checkpoint from which a room gets a new one",
+    )  # fmt: skip
     line_max: int = row(
         "QM_LINE_MAX", "CFG-226", Int(1000, 100_000_000), 2_000_000, "waiting tickets one room holds at most"
     )

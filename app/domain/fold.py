@@ -52,6 +52,11 @@ _BEFORE: Final = _DOOR_SLOT | Flag.ADMITTED_ONCE
 _GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
 
 
+_DOOR_WORDS: Final = DOOR_BYTES // 4
+_USED_AT: Final = 16 // 4
+"""Place of usedAt among the words of a door record."""
+
+
 class BrokenJournal(ValueError):
     """A position is missing, or the facts contradict each other: the room stays fenced."""
 
@@ -96,6 +101,18 @@ class RoomFold:
                 self._apply(seq, at, decode_body(kind, lv, body))
             self.seq = seq
             self.last_at = at
+
+    def renew(self) -> None:
+        """Let everybody have been seen, and every session used, at ``now_ms``: of a state that was folded earlier.
+
+        What a fact writes ``now_ds`` into belongs here too.
+        """
+        now = self.now_ds
+        _stamp_seen(self.tickets, self.last_ticket, now)
+        with memoryview(self.doors) as doors, doors.cast("I") as words:
+            for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
+                if used_at:
+                    words[_USED_AT + place * _DOOR_WORDS] = now
 
     def ds(self, wall_ms: int) -> int:
         """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
@@ -247,3 +264,13 @@ class RoomFold:
         if not 1 <= n <= self.last_ticket:
             raise BrokenJournal(f"ticket {n} was never issued")
         return (n - 1) * TICKET_BYTES
+
+
+def _stamp_seen(tickets: bytearray, issued: int, ds: int) -> None:
+    """Write ``seen`` into every record up to ``issued``, one byte of all of them at a time."""
+    states = tickets[0 : issued * TICKET_BYTES : TICKET_BYTES]
+    missing = [n * TICKET_BYTES for n, state in enumerate(states) if not state] if 0 in states else []
+    for i, byte in enumerate(ds.to_bytes(4, "little"), 4):
+        tickets[i : issued * TICKET_BYTES : TICKET_BYTES] = bytes([byte]) * issued
+    for at in missing:  # a number that was never given keeps its empty record
+        tickets[at + 4 : at + 8] = bytes(4)

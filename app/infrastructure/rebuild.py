@@ -1,4 +1,4 @@
-"""Rebuilding a room's live state from its journal.
+"""Rebuilding a room's live state from its journal: from its latest checkpoint and the facts after it.
 
 The epoch is raised in Postgres first: from then on no fact of the lost live state can be stored, and the journal of the
 room stands still while it is read. The room answers nobody until the header is written, last of all (FLT-085, FLT-086).
@@ -7,25 +7,23 @@ Not here: when a room has to be rebuilt (``services/recovery.py``).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from app.core.clock import mono
 from app.core.ids import RoomId
-from app.domain.fold import RoomFold
 from app.domain.fold_image import RoomImage, Write, make_image
 from app.infrastructure.journal import Head
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
+from app.infrastructure.snapshots import fold_room
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from app.infrastructure.postgres import OwnLink
 
-SLICE_ROWS: Final = 20_000
-"""Facts read and folded at a time: some MB, about 50 ms of this process."""
 STATEMENT_SEC: Final = 30.0
 """Longest statement of a rebuild; a Postgres that hangs must not hold the other rooms up for ever."""
 CALL_BYTES: Final = 250_000
@@ -98,10 +96,7 @@ class Rebuilder:
         taken = Head(head.room, head.gen, epoch, seq, head.deleted)
         _go_on(await self._live.rebuild_begin(head.room, head.gen, epoch))
         last_at = await link.fetchval(QUERIES["journal_last_at"], head.room, head.gen, seq)
-        fold = RoomFold(max(await self._now_ms(), last_at or 0))
-        async for rows in _slices(link, taken):
-            fold.feed(rows)
-        image = make_image(fold)
+        image = make_image(await fold_room(link, taken, max(await self._now_ms(), last_at or 0)))
         for writes in _calls(image):
             _go_on(await self._live.rebuild_put(head.room, epoch, writes))
         _go_on(await self._live.rebuild_end(head.room, epoch, image.header_bytes(epoch), image.cfg()))
@@ -111,17 +106,6 @@ class Rebuilder:
 def _go_on(allowed: bool) -> None:
     if not allowed:
         raise Overtaken
-
-
-async def _slices(link: OwnLink, head: Head) -> AsyncIterator[list[Any]]:
-    """Facts from the first to ``head.seq`` in slices of rows (seq, type, lv, at, body)."""
-    after = 0
-    while after < head.seq:
-        rows = await link.fetch(QUERIES["journal_slice"], head.room, head.gen, after, head.seq, SLICE_ROWS)
-        if not rows:
-            return
-        after = rows[-1][0]
-        yield rows
 
 
 def _calls(image: RoomImage) -> Iterator[list[Write]]:

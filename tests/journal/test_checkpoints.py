@@ -1,0 +1,250 @@
+"""Checkpoints: made from the journal alone, and worth exactly the facts they stand for."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.domain.fold import RoomFold
+from app.domain.fold_state import STATE_FORM, UnreadableState, dump_fold, load_fold
+from app.infrastructure import snapshots
+from app.infrastructure.postgres import Postgres
+from app.services import checkpoints
+from app.services.checkpoints import Checkpoints
+from tests.journal.house import House, holder, until
+from tests.journal.snapshot import snapshot, without_fresh
+from tests.journal.test_fold import BORN, NOW, Story, joined
+from tests.journal.test_rebuild import SHOP, Chance, keep_the_time, lose_and_rebuild
+
+
+async def rows_of(house: House, room: str = SHOP) -> list[Any]:
+    """The journal of a room's first generation as a fold reads it."""
+    sql = "SELECT seq, type, lv, at, body FROM events WHERE room = $1 AND gen = 1 ORDER BY seq"
+    return await house.postgres.fetch(sql, room)
+
+
+def folded(rows: list[Any], now_ms: int) -> RoomFold:
+    fold = RoomFold(now_ms)
+    fold.feed(rows)
+    return fold
+
+
+async def kept(house: House) -> list[tuple[int, int]]:
+    """(gen, seq) of all checkpoints."""
+    rows = await house.postgres.fetch("SELECT gen, seq FROM room_snapshots ORDER BY gen, seq")
+    return [tuple(row) for row in rows]
+
+
+@pytest.mark.req("ENG-252", "FLT-103")
+async def test_it_folds_to_the_same_room_from_any_checkpoint_of_any_history(house: House) -> None:
+    """Field by field and byte by byte, for each m ≤ n of a random choice."""
+    await house.create(
+        "shop", rate_per_minute=60, max_concurrent=4, queue_max_per_ip=8, passed_ttl_sec=150, session_ttl_sec=90,
+        session_max_sec=300, presence_sec=20,
+    )  # fmt: skip
+    chance = Chance(house)
+    for _ in range(250):
+        await chance.act()
+    await house.drain("shop")
+    rows = await rows_of(house)
+    now_ms = rows[-1]["at"] + 5000
+    whole = folded(rows, now_ms)
+
+    for m in [1, len(rows), *(1 + secrets.randbelow(len(rows)) for _ in range(20))]:
+        earlier = folded(rows[:m], rows[m - 1]["at"])
+        fold = load_fold(list(dump_fold(earlier)), now_ms)
+        fold.feed(rows[m:])
+
+        for field in dataclasses.fields(RoomFold):
+            assert getattr(fold, field.name) == getattr(whole, field.name), (m, field.name)
+
+
+@pytest.mark.req("ENG-252", "FLT-102", "FLT-103")
+async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House) -> None:
+    """What the checkpoint covers is not read again, and what the live store says is not asked."""
+    await house.create("shop", rate_per_minute=60, max_concurrent=4, presence_sec=20)
+    chance = Chance(house)
+    for _ in range(120):
+        await chance.act()
+    await house.drain("shop")
+    for name in ("m", "cfg"):  # the maker of checkpoints must not look here
+        await house.valkey.execute("COPY", f"{house.prefix}{{shop}}:{name}", f"{house.prefix}{{shop}}:kept-{name}")
+        await house.valkey.execute("SET", f"{house.prefix}{{shop}}:{name}", "another room altogether")
+    assert await Checkpoints(house.postgres, events=20).turn() == SHOP
+    for name in ("m", "cfg"):
+        key = f"{house.prefix}{{shop}}:{name}"
+        await house.valkey.execute("COPY", key.replace(":" + name, ":kept-" + name), key, "REPLACE")
+    for _ in range(60):
+        await chance.act()
+    before = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
+    await house.drain("shop")
+    ((_, at),) = await kept(house)
+    await house.postgres.execute("UPDATE events SET type = 99 WHERE seq <= $1", at)
+
+    await lose_and_rebuild(house)
+    await keep_the_time(house, "shop")
+
+    after = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
+    for part, value in before.items():
+        assert after[part] == value, part
+
+
+@pytest.mark.req("FLT-104")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE room_snapshots SET lv = 2 WHERE seq = (SELECT max(seq) FROM room_snapshots)",
+        "UPDATE room_snapshot_parts SET body = 'no zlib' WHERE part = 1",
+        "DELETE FROM room_snapshot_parts WHERE part = 0",
+        "UPDATE room_snapshots SET parts = 1",
+    ],
+)
+async def test_it_skips_a_checkpoint_that_it_cannot_read(house: House, damage: str) -> None:
+    await house.create("shop")
+    maker = Checkpoints(house.postgres, events=2)
+    for turn in range(2):
+        for who in range(5):
+            await house.join("shop", (turn, who))
+        await house.drain("shop")
+        assert await maker.turn() == SHOP
+    await house.join("shop", "late")
+    await house.drain("shop")
+    await house.postgres.execute(damage)
+
+    with capture_logs() as lines:
+        await lose_and_rebuild(house)
+
+    assert "snapshot_skipped" in {line["event"] for line in lines}
+    assert (await house.engine.status(house.rooms["shop"], holder("late", 11))).ahead == 10
+
+
+@pytest.mark.req("FLT-102")
+async def test_it_takes_the_room_with_most_facts_and_keeps_the_latest_two(house: House) -> None:
+    maker = Checkpoints(house.postgres, events=4)
+    await house.create("shop")
+    await house.create("drop")
+    await house.create("small")
+    for who in range(4):
+        await house.join("shop", who)
+        await house.join("drop", who)
+    await house.join("drop", "one more")
+    for room in ("shop", "drop", "small"):
+        await house.drain(room)
+
+    assert [await maker.turn() for _ in range(3)] == ["drop", "shop", None]
+    for turn in range(3):
+        for who in range(5):
+            await house.join("shop", (turn, who))
+        await house.drain("shop")
+        assert await maker.turn() == SHOP
+
+    assert await kept(house) == [(1, 6), (1, 15), (1, 20)]
+
+
+async def test_it_drops_the_checkpoints_of_a_room_that_ended(house: House) -> None:
+    maker = Checkpoints(house.postgres, events=1)
+    await house.create("shop")
+    await house.join("shop", 1)
+    await house.drain("shop")
+    assert await maker.turn() == SHOP
+
+    await house.admin.delete(SHOP, actor="ann")
+    await house.drain("shop")
+
+    assert await maker.turn() is None
+    assert await kept(house) == []
+
+
+@pytest.mark.req("FLT-102")
+async def test_one_at_a_time_makes_checkpoints(house: House, postgres: Postgres) -> None:
+    await house.create("shop")
+    await house.join("shop", 1)
+    await house.drain("shop")
+    maker = Checkpoints(house.postgres, events=1)
+    async with postgres.acquire() as other:
+        assert await snapshots.take_turn(other)
+        assert await maker.turn() is None
+        await snapshots.end_turn(other)
+
+    assert await maker.turn() == SHOP
+
+
+async def test_a_room_that_it_cannot_read_keeps_no_other_from_its_checkpoint(house: House) -> None:
+    await house.create("shop")
+    await house.create("other")
+    for room, people in (("shop", 9), ("other", 3)):
+        for who in range(people):
+            await house.join(room, who)
+        await house.drain(room)
+    await house.postgres.execute("UPDATE events SET type = 77 WHERE room = 'shop' AND seq = 2")
+    maker = Checkpoints(house.postgres, events=1)
+
+    with capture_logs() as lines:
+        made = [await maker.turn() for _ in range(3)]
+
+    assert made == [None, "other", None]
+    assert [line["room"] for line in lines if line["event"] == "checkpoint_failed"] == ["shop"]
+
+
+async def test_it_makes_checkpoints_by_itself(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "LOOK_SEC", 0.01)
+    monkeypatch.setattr(checkpoints, "REST", 0)
+    await house.create("shop")
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(Checkpoints(house.postgres, events=2).run(stop))
+    for who in range(3):
+        await house.join("shop", who)
+    await house.drain("shop")
+
+    async def is_made() -> bool:
+        return await kept(house) == [(1, 4)]
+
+    await until(is_made)
+    stop.set()
+    await asyncio.wait_for(task, 10)
+
+
+def test_it_sees_everybody_anew_and_gives_no_record_to_a_number_that_was_never_given() -> None:
+    story = Story().tell(joined(1), joined(3)).promote(1)
+    early, late = story.fold(BORN + 60_000), story.fold(NOW)
+
+    assert load_fold(list(dump_fold(early)), NOW) == late
+
+
+def test_it_keeps_every_kind_of_value_a_fold_may_hold() -> None:
+    fold = Story().join(1).fold()
+    fold.config = {"a": [1, None, True, "é"], "b": {3: b"\x00\xff", (1, 2): {"x"}}, "c": (1.5, ())}
+
+    assert load_fold(list(dump_fold(fold)), NOW).config == fold.config
+    fold.config = {"a": object()}
+    with pytest.raises(TypeError):
+        list(dump_fold(fold))
+
+
+@pytest.mark.req("FLT-104")
+def test_it_reads_no_state_of_another_builds_fold() -> None:
+    head, *records = dump_fold(Story().join(1).fold())
+
+    for pieces in (
+        [], [b""], [b"{}"], [b"[]", *records], [head], [head, *records, b"x"], [head, *records[:-1]],
+        [head.replace(b'"last_at"', b'"other"'), *records],
+        [head.replace(b'"plain":{', b'"plain":{"new_field":1,'), *records],
+    ):  # fmt: skip
+        with pytest.raises(UnreadableState):
+            load_fold(pieces, NOW)
+    assert STATE_FORM == 1
+
+
+def test_it_cuts_long_records_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.domain.fold_state.PIECE_BYTES", 10_000)
+    fold = Story().join(*range(1, 300)).promote(1, 200).fold()
+
+    pieces = list(dump_fold(fold))
+
+    assert max(map(len, pieces[1:])) == 10_000
+    assert load_fold(pieces, NOW) == fold
