@@ -103,7 +103,7 @@ class RoomDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """``ip``: readable address as 16 bytes; the others are salted digests."""
+    """``ip``: readable address as 16 bytes; the others are salted digests. ``net``: as in a ticket record."""
 
     ticket: int
     ip: bytes
@@ -111,6 +111,7 @@ class Joined:
     cookie: bytes
     strict: bytes
     loose: bytes
+    net: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,8 @@ FactBody = (
 )
 
 HEAD: Final = struct.Struct("<BBQ")
-_JOINED: Final = struct.Struct("<I16s8s16s16s16s")
+_JOINED: Final = struct.Struct("<I16sH8s16s16s16s")
+"""ticket, ip, net, address, cookie, strict, loose: from ``net`` on the bytes of a ticket record."""
 _JOIN_WITHDRAWN: Final = struct.Struct("<IQ")
 _PROMOTED: Final = struct.Struct("<BQQ")
 _RUN: Final = struct.Struct("<IIB")
@@ -321,6 +323,11 @@ def _decode_updated(body: bytes) -> RoomUpdated:
     return RoomUpdated(raw["changes"], raw["actor"], raw["why"], raw["cfg_ver"], raw["updated_at"])
 
 
+def _decode_joined(body: bytes) -> Joined:
+    ticket, ip, net, address, cookie, strict, loose = _JOINED.unpack(body)
+    return Joined(ticket, ip, address, cookie, strict, loose, net)
+
+
 def _encode_promoted(fact: Promoted) -> bytes:
     runs = b"".join(_RUN.pack(run.first, run.count, run.flags) for run in fact.runs)
     return _PROMOTED.pack(fact.by, fact.pass_end, fact.claim_end) + runs
@@ -357,7 +364,7 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.ROOM_CREATED: _encode_created,
     FactType.ROOM_UPDATED: _encode_updated,
     FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor}),
-    FactType.JOINED: lambda f: _JOINED.pack(f.ticket, f.ip, f.address, f.cookie, f.strict, f.loose),
+    FactType.JOINED: lambda f: _JOINED.pack(f.ticket, f.ip, f.net, f.address, f.cookie, f.strict, f.loose),
     FactType.JOIN_WITHDRAWN: lambda f: _JOIN_WITHDRAWN.pack(f.ticket, f.joined_seq),
     FactType.PROMOTED: _encode_promoted,
     FactType.SLOT_GIVEN: lambda f: struct.pack("<Q", f.claim_end) + _encode_tickets(f.tickets),
@@ -375,7 +382,7 @@ _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
     FactType.ROOM_CREATED: _decode_created,
     FactType.ROOM_UPDATED: _decode_updated,
     FactType.ROOM_DELETED: lambda b: RoomDeleted(ujson.loads(b)["actor"]),
-    FactType.JOINED: lambda b: Joined(*_JOINED.unpack(b)),
+    FactType.JOINED: _decode_joined,
     FactType.JOIN_WITHDRAWN: lambda b: JoinWithdrawn(*_JOIN_WITHDRAWN.unpack(b)),
     FactType.PROMOTED: _decode_promoted,
     FactType.SLOT_GIVEN: lambda b: SlotGiven(struct.unpack_from("<Q", b)[0], _tickets(b[8:])),

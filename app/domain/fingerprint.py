@@ -22,6 +22,7 @@ ADDRESS_BYTES: Final = 8
 AGENT_MAX_CHARS: Final = 512
 """Connectors cut the User-Agent here (PAG-216), so every digest does: both ways must give the same."""
 _CHAIN_MAX_CHARS: Final = 256
+_V4_BYTES: Final = 4
 _MAPPED_V4: Final = bytes(10) + b"\xff\xff"
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)))
 
@@ -47,7 +48,20 @@ class Digester:
 
     def address(self, packed: bytes) -> bytes:
         """8-byte digest by which places are counted (caps). ``packed``: 16 bytes, IPv4 mapped."""
-        return sha256(self._address + network_of(packed)).digest()[:ADDRESS_BYTES]
+        return self.place(packed)[0]
+
+    def place(self, packed: bytes) -> tuple[bytes, int]:
+        """``address`` and ``net`` of a ticket record (layout.py), by which an address and its networks are counted.
+
+        IPv6 needs three digests where IPv4 needs one (ENG-295). They share the eight bytes: four of the /48, four of
+        the /64. The /56 is told from the others of its /48 by one byte, so none is taken for another.
+        """
+        network = network_of(packed)
+        if len(network) == _V4_BYTES:
+            return sha256(self._address + network).digest()[:ADDRESS_BYTES], 0
+        wide = sha256(self._address + network[:6]).digest()
+        narrow = sha256(self._address + network).digest()
+        return wide[:4] + narrow[:4], 1 + (wide[4] + network[6]) % 256
 
     def strict(self, peer: str, chain: str, agent: bytes) -> bytes:
         """Digest of socket peer, forwarded chain ("" from an undeclared peer) and ``clean_agent`` (ENG-103)."""

@@ -41,10 +41,10 @@ from app.domain.ticket_state import TicketState
 JournalRow = Sequence[Any]
 """(seq, type, lv, at, body)."""
 
-JOINED_BODY: Final = 60
-"""Bytes of a journaled ``joined``: ticket u32, address 8, cookie 16, strict 16, loose 16."""
+JOINED_BODY: Final = 62
+"""Bytes of a journaled ``joined``: ticket u32, net u16, address 8, cookie 16, strict 16, loose 16."""
 
-_TICKET_HEAD: Final = struct.Struct("<BBBxIIHxx")
+_TICKET_HEAD: Final = struct.Struct("<BBBxIIH")
 _NO_KEY: Final = bytes(16)
 _DOOR_SLOT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
 _BEFORE: Final = _DOOR_SLOT | Flag.ADMITTED_ONCE

@@ -23,13 +23,15 @@ from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
 """``("t"|"d", chunk, bytes)`` · ``("r", offset, bytes)`` a piece of the bitmap · ``("o", [(cookie 8, n), …])`` ·
-``("i", [(address 8, count), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])``."""
+``("i", [(address 8, count), …])`` · ``("in", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])``."""
 
 MEMBERS: Final = 2000
 """Members of a hash or sorted set in one write: about 2 ms of the live store."""
 BITMAP_BYTES: Final = 65_536
 
-_ADDRESS: Final = struct.Struct("<16x8s48x")
+_PLACE: Final = struct.Struct("<14xH8s48x")
+"""net, address."""
+_NET_ENTRY: Final = struct.Struct("<HI")
 _COOKIE: Final = struct.Struct("<24x8s40x")
 _ENDS: Final = struct.Struct("<8xIIII20x")
 """pass_end, claim_end, used_at, first_admitted of a door record."""
@@ -75,7 +77,9 @@ class RoomImage:
         for offset in range(0, len(self.removed), BITMAP_BYTES):
             yield ("r", offset, self.removed[offset : offset + BITMAP_BYTES])
         yield from _slices("o", _owners(self.records))
-        yield from _slices("i", iter(_addresses(self.records).items()))
+        places = _places(self.records)
+        yield from _slices("i", iter(_addresses(places).items()))
+        yield from _slices("in", _networks(places))
         yield from _slices("e", iter(self.deadlines.items()))
         yield from _slices("w", iter(self.at_door))
 
@@ -217,17 +221,35 @@ def _owners(fold: RoomFold) -> Iterator[tuple[bytes, int]]:
                 yield cookie, k * CHUNK + i + 1
 
 
-def _addresses(fold: RoomFold) -> Counter[bytes]:
-    """Waiting tickets per address."""
-    counts: Counter[bytes] = Counter()
+def _places(fold: RoomFold) -> Counter[tuple[int, bytes]]:
+    """Waiting tickets per (net, address)."""
+    counts: Counter[tuple[int, bytes]] = Counter()
     for _, chunk in _record_chunks(fold):
         states = chunk[::TICKET_BYTES]
         counts.update(
-            address
-            for state, (address,) in zip(states, _ADDRESS.iter_unpack(chunk), strict=True)
+            place
+            for state, place in zip(states, _PLACE.iter_unpack(chunk), strict=True)
             if state == TicketState.WAITING
         )
     return counts
+
+
+def _addresses(places: Counter[tuple[int, bytes]]) -> Counter[bytes]:
+    """Waiting tickets per address."""
+    counts: Counter[bytes] = Counter()
+    for (_, address), count in places.items():
+        counts[address] += count
+    return counts
+
+
+def _networks(places: Counter[tuple[int, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Waiting tickets of each IPv6 /48 by its /56, packed (ENG-295)."""
+    found: dict[bytes, Counter[int]] = {}
+    for (net, address), count in places.items():
+        if net:
+            found.setdefault(address[:4], Counter())[net] += count
+    for wide, counts in found.items():
+        yield wide, b"".join(_NET_ENTRY.pack(*entry) for entry in sorted(counts.items()))
 
 
 def _record_chunks(fold: RoomFold) -> Iterator[tuple[int, bytes]]:

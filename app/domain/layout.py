@@ -116,8 +116,10 @@ class Flag(IntFlag):
 
 
 TICKET_BYTES: Final = 72
-TICKET: Final = struct.Struct("<BBBxIIHxx8s16s16s16s")
-"""state, flags, why, seen (ds), joinedAt low 32 bits, joinedAt high 16 bits, addr, cookie, strict, loose."""
+TICKET: Final = struct.Struct("<BBBxIIHH8s16s16s16s")
+"""state, flags, why, seen (ds), joinedAt low 32 bits, joinedAt high 16 bits, net, addr, cookie, strict, loose. ``net``
+(ENG-295): 0 for IPv4, else 1 + which /56 of its /48 (0–255, turned by a salted amount); the first four bytes of
+``addr`` are then the digest of the /48, the last four that of the /64."""
 
 DOOR_BYTES: Final = 48
 DOOR: Final = struct.Struct("<IHBxIIIIII16s")
@@ -138,19 +140,19 @@ class TicketRecord(NamedTuple):
     cookie: bytes
     strict: bytes
     loose: bytes
+    net: int = 0
 
     def pack(self) -> bytes:
         """The 72 bytes."""
         low, high = self.joined_at & 0xFFFFFFFF, self.joined_at >> 32
-        return TICKET.pack(
-            self.state, self.flags, self.why, self.seen, low, high, self.addr, self.cookie, self.strict, self.loose
-        )
+        head = (self.state, self.flags, self.why, self.seen, low, high, self.net)
+        return TICKET.pack(*head, self.addr, self.cookie, self.strict, self.loose)
 
     @classmethod
     def unpack(cls, data: bytes) -> TicketRecord:
         """Record from its 72 bytes."""
-        state, flags, why, seen, low, high, addr, cookie, strict, loose = TICKET.unpack(data)
-        return cls(state, flags, why, seen, low | high << 32, addr, cookie, strict, loose)
+        state, flags, why, seen, low, high, net, addr, cookie, strict, loose = TICKET.unpack(data)
+        return cls(state, flags, why, seen, low | high << 32, addr, cookie, strict, loose, net)
 
 
 class DoorRecord(NamedTuple):

@@ -51,7 +51,7 @@ class Ask(IntEnum):
 
 
 _HEAD: Final = struct.Struct("<BBBBII16s")
-_JOIN_BODY: Final = struct.Struct("<16s8s16s16s16s")
+_JOIN_BODY: Final = struct.Struct("<16sH8s16s16s16s")
 _VIEW: Final = struct.Struct("<BBBxIIIIIQQ")
 _JOIN: Final = struct.Struct("<BBxxI" + "BBBxIIIIIQQ")
 _CHECK: Final = struct.Struct("<BBxxIII")
@@ -76,7 +76,8 @@ def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
     head, tail = pack_proof(item.proof, 0)
-    return head + _JOIN_BODY.pack(item.ip, item.address, item.cookie, item.proof.strict, item.loose_new) + tail
+    _, cookie, address, ip, loose, net = item
+    return head + _JOIN_BODY.pack(ip, net, address, cookie, item.proof.strict, loose) + tail
 
 
 def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:

@@ -111,8 +111,8 @@ class Proof(NamedTuple):
 
 
 class JoinItem(NamedTuple):
-    """One join. ``cookie``: digest of the ``qms_`` value made for a new ticket; ``address``: 8-byte digest for
-    the caps; ``ip``: readable address as 16 bytes (IPv4 mapped), for the journal only."""
+    """One join. ``cookie``: digest of the ``qms_`` value made for a new ticket; ``address``, ``net``: for the caps
+    (``Digester.place``); ``ip``: readable address as 16 bytes (IPv4 mapped), for the journal only."""
 
     proof: Proof
     cookie: bytes
@@ -120,6 +120,7 @@ class JoinItem(NamedTuple):
     ip: bytes
     loose_new: bytes
     """Loose fingerprint to store with a new ticket, 16 bytes (computed also where it may not prove)."""
+    net: int = 0
 
 
 class CheckItem(NamedTuple):

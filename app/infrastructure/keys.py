@@ -59,6 +59,10 @@ class RoomKeys:
         """Hash: 8-byte address digest → waiting tickets."""
         return f"{self.base}{gen}:i"
 
+    def networks(self, gen: int) -> str:
+        """Hash: 4-byte digest of an IPv6 /48 → entries of net u16, waiting tickets u32, by net."""
+        return f"{self.base}{gen}:in"
+
     def removed(self, gen: int) -> str:
         """Bitmap: bit n set = ticket n left the line before its turn."""
         return f"{self.base}{gen}:r"

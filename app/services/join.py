@@ -79,12 +79,14 @@ class JoinService:
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         digests, session = room.digests, self._secrets.make()
+        address, net = digests.place(visitor.client.packed)
         item = JoinItem(
             proof=identity.proof,
             cookie=digests.cookie(session),
-            address=digests.address(visitor.client.packed),
+            address=address,
             ip=visitor.client.packed,
             loose_new=loose_fingerprint(room, visitor),
+            net=net,
         )
         answer = await self._engine.join(room.room, item)
         view = _given(room, answer)

@@ -34,7 +34,7 @@ EVERY: list[FactBody] = [
     RoomCreated({"id": "shop", "name": "é/"}, bytes(range(16)), "op", 3, 1),
     RoomUpdated({"rate_per_minute": 9, "max_concurrent": None}, "système", "autotune", 2, AT),
     RoomDeleted("op"),
-    Joined(7, b"i" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16),
+    Joined(7, b"i" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16, 256),
     JoinWithdrawn(7, 2**33),
     Promoted(1, AT, AT + 1, (Run(1, 5, 3), Run(7, 1, 0))),
     SlotGiven(AT, (1, 2, 4_000_000_000)),
@@ -70,7 +70,7 @@ def test_it_refuses_what_it_does_not_know() -> None:
 
 
 def test_it_reads_back_records() -> None:
-    ticket = TicketRecord(2, 3, 0, 4_000_000_000, AT, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16)
+    ticket = TicketRecord(2, 3, 0, 4_000_000_000, AT, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16, 256)
     door = DoorRecord(AT, 3, 1, 2, 3, 4, 5, 6, b"d" * 16)
 
     assert TicketRecord.unpack(ticket.pack()) == ticket

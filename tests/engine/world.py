@@ -9,7 +9,9 @@ from typing import Any
 
 from app.core.ids import RoomId
 from app.domain.facts import Element, FactBody, split_element
+from app.domain.fingerprint import Digester
 from app.domain.layout import DoorRecord, TicketRecord, pack_header, unpack_header
+from app.domain.net_ranges import pack_address
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin, RoomWrite
@@ -47,6 +49,7 @@ class Browser:
 
     name: str = field(default_factory=lambda: f"browser-{next(_names)}")
     address: str | None = None
+    """Whose places are counted together; a name, or an IPv6 address as such (``2001:db8::1``)."""
     ticket: int = 0
     gen: int = 1
     cookies: list[str] = field(default_factory=list)
@@ -54,6 +57,11 @@ class Browser:
     network: str | None = None
     loose: bool = False
     refused: bool = False
+
+    def place(self) -> tuple[bytes, int]:
+        """What his places are counted by."""
+        packed = pack_address(self.address) if self.address and ":" in self.address else None
+        return (digest("addr" + (self.address or self.name), 8), 0) if packed is None else _DIGESTER.place(packed)
 
     def proof(self) -> Proof:
         presented = Presented.REFUSED if self.refused else Presented.VALID if self.ticket else Presented.NONE
@@ -68,6 +76,9 @@ class Browser:
             digest("loose" + network) if self.loose else b"",
             b"".join(digest("door" + d) for d in self.doors),
         )
+
+
+_DIGESTER = Digester(b"s" * 16)
 
 
 class World:
@@ -106,12 +117,14 @@ class World:
     async def join(self, browser: Browser) -> JoinAnswer:
         """Join; the browser keeps what it is given, as after a commit."""
         fresh = f"{browser.name}/{next(_names)}"
+        address, net = browser.place()
         item = JoinItem(
             browser.proof(),
             digest("cookie" + fresh),
-            digest("addr" + (browser.address or browser.name), 8),
+            address,
             digest("ip" + browser.name),
             digest("loose" + (browser.network or browser.name)),
+            net,
         )
         answer = await self.engine.join(self.room, item)
         if answer.view is not None and answer.view.ticket:

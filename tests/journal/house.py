@@ -10,7 +10,9 @@ from typing import Any
 
 from app.core.clock import mono
 from app.core.ids import RoomId
+from app.domain.fingerprint import Digester
 from app.domain.layout import CHUNK, TICKET_BYTES, TicketRecord
+from app.domain.net_ranges import pack_address
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.drain import Drainer
 from app.infrastructure.engine import Engine
@@ -27,6 +29,7 @@ from app.services.commit import CommitWaiter
 from app.services.recovery import Recovery
 
 SALT = bytes(range(16))
+_DIGESTER = Digester(SALT)
 
 
 def digest(*parts: object) -> bytes:
@@ -36,10 +39,13 @@ def digest(*parts: object) -> bytes:
 
 def newcomer(who: object, *, address: object = None) -> JoinItem:
     """Join of somebody without a token. ``address``: whose places are counted together."""
-    place = digest("address", who if address is None else address)[:8]
+    packed = pack_address(address) if isinstance(address, str) and ":" in address else None
+    place, net = (
+        (digest("address", who if address is None else address)[:8], 0) if packed is None else _DIGESTER.place(packed)
+    )
     strict, loose = digest("strict", who), digest("loose", who)
     return JoinItem(
-        Proof(Presented.NONE, 0, 0, b"", strict, b""), digest("cookie", who), place, digest("ip", who), loose
+        Proof(Presented.NONE, 0, 0, b"", strict, b""), digest("cookie", who), place, digest("ip", who), loose, net
     )
 
 

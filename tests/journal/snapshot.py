@@ -26,6 +26,7 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
     doors = await _records(valkey, keys.doors, gen, last, DOOR_BYTES)
     owners = await _hash(valkey, keys.owners(gen))
     addresses = await _hash(valkey, keys.addresses(gen))
+    networks = await _hash(valkey, keys.networks(gen))
     due = await valkey.execute("ZRANGE", keys.deadlines(gen), 0, -1)
     records = [TicketRecord.unpack(data) for data in tickets]
     return {
@@ -35,6 +36,7 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "doors": [DoorRecord.unpack(data) for data in doors],
         "owners": owners,
         "addresses": addresses,
+        "networks": networks,
         "waiting": [n for n, record in enumerate(records, 1) if record.state == TicketState.WAITING],
         "due": sorted(int(n) for n in due),
     }

@@ -164,6 +164,9 @@ async def test_it_rebuilds_a_line_over_several_chunks(house: House) -> None:
     assert without_fresh(await snapshot(house.valkey, house.prefix, "shop")) == before
 
 
+ADDRESSES = [0, 1, 2, 3, "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:1ff::1", "2001:db8:7:1::1"]
+
+
 class Chance:
     """Random acts on one room."""
 
@@ -186,7 +189,7 @@ class Chance:
 
     async def join(self) -> None:
         who = secrets.randbits(40)
-        answer = await self.house.join("shop", who, address=secrets.randbelow(5))
+        answer = await self.house.join("shop", who, address=secrets.choice(ADDRESSES))
         if answer.view is not None:
             self.people[who] = answer.view.ticket
 

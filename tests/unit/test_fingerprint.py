@@ -87,3 +87,15 @@ def test_it_reads_a_chain_entry_by_entry() -> None:
 )
 def test_it_cleans_the_user_agent(header: bytes, agent: bytes) -> None:
     assert clean_agent(header) == agent
+
+
+@pytest.mark.req("ENG-295")
+def test_it_tells_every_56_of_a_48_apart_and_knows_the_48_of_each_64() -> None:
+    places = {net: DIGESTER.place(packed(f"2001:db8:5:{net:x}01::1")) for net in range(256)}
+
+    assert len({address[:4] for address, _ in places.values()}) == 1
+    assert sorted(net for _, net in places.values()) == list(range(1, 257))
+    assert len({address for address, _ in places.values()}) == 256
+    assert DIGESTER.place(packed("2001:db8:5:0702::9"))[1] == places[7][1]
+    assert DIGESTER.place(packed("2001:db8:6:701::1"))[0][:4] != places[7][0][:4]
+    assert DIGESTER.place(packed("::ffff:10.0.0.1")) == (digest(b"addr", bytes([10, 0, 0, 1]), 8), 0)

@@ -1,14 +1,14 @@
 -- Purpose: Gives each item its place: the live ticket it owns (by token, else by cookie), or the next number.
 -- Keys: header
--- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, address 8,
---   cookie 16, strict 16, loose 16 of a new ticket, then the tail at byte 101
+-- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, net u16, address 8,
+--   cookie 16, strict 16, loose 16 of a new ticket, then the tail at byte 103
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 48 bytes an item: join code
 --   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua)
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
 -- Facts: joined, promoted (ENG-118)
 -- Cost: O(1) an item and O(line / 500,000) a call
 
-local TAIL = 101
+local TAIL, PLACE, LAST = 103, 45, 102 -- where tail and place (net, address) begin, and where the new record ends
 
 local byte, sub, pack, concat, tonumber_, call
 qm.bind(function()
@@ -66,8 +66,8 @@ local function new_batch(R)
   local h = R.h
   return {
     first = h.last_ticket + 1, records = {}, owners = {}, fact_head = qm.fact_head(R, qm.FACT.JOINED),
-    waiting_head = pack("<BBBxI4I6xx", T.WAITING, 0, 0, R.ds, h.wall),
-    passed_head = pack("<BBBxI4I6xx", T.PASSED, qm.FLAG.SLOT + qm.FLAG.PAID, 0, R.ds, h.wall),
+    waiting_head = pack("<BBBxI4I6", T.WAITING, 0, 0, R.ds, h.wall),
+    passed_head = pack("<BBBxI4I6", T.PASSED, qm.FLAG.SLOT + qm.FLAG.PAID, 0, R.ds, h.wall),
   }
 end
 
@@ -76,13 +76,13 @@ local function create(R, item, batch, reason)
   local at_once = qm.promote_on_join(R)
   local n = h.last_ticket + 1
   h.last_ticket, h.now_joins = n, h.now_joins + 1
-  local seq = qm.fact_add(R, batch.fact_head .. pack("<I4", n) .. sub(item, 29, 100))
-  batch.records[#batch.records + 1] = (at_once and batch.passed_head or batch.waiting_head) .. sub(item, 45, 100)
-  batch.owners[#batch.owners + 1] = sub(item, 53, 60)
+  local seq = qm.fact_add(R, batch.fact_head .. pack("<I4", n) .. sub(item, 29, LAST))
+  batch.records[#batch.records + 1] = (at_once and batch.passed_head or batch.waiting_head) .. sub(item, PLACE, LAST)
+  batch.owners[#batch.owners + 1] = sub(item, 55, 62)
   batch.owners[#batch.owners + 1] = n
   local answer = pack("<BBxxI4", J.CREATED, reason, seq)
   if at_once then return answer .. qm.view_new_pass(R, n, qm.promote_new(R, n)) end
-  qm.address_change(R, sub(item, 45, 52), 1)
+  qm.place_change(R, "i", item, PLACE, 1)
   return answer .. qm.view_new(R, n)
 end
 
@@ -92,7 +92,7 @@ local function join(R, item, batch, line_max)
   local view, reason = by_token(R, item, last)
   if not view and byte(item, 3) > 0 then view, reason = by_cookie(R, item, last, reason) end
   if view then return pack("<BBxxI4", J.EXISTING, 0, 0) .. view end
-  if h.ip_cap > 0 and qm.address_count(R, sub(item, 45, 52)) >= h.ip_cap then
+  if h.ip_cap > 0 and qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
     return pack("<BBxxI4", J.IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
   if qm.waiting(h) >= line_max then return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason) end
@@ -102,9 +102,8 @@ end
 local function join_all(keys, args)
   local R, code = qm.room_enter(keys[1], args[1], args[2])
   if not R then return { code } end
-  local line_max, addresses, answers, batch = tonumber_(args[3]), {}, {}, new_batch(R)
-  for i = 4, #args do addresses[i - 3] = sub(args[i], 45, 52) end
-  qm.addresses_load(R, addresses)
+  local line_max, answers, batch = tonumber_(args[3]), {}, new_batch(R)
+  qm.places_load(R, "i", args, 4, PLACE)
   for i = 4, #args do answers[i - 3] = join(R, args[i], batch, line_max) end
   if #batch.records > 0 then
     qm.records_save(R, batch.first, batch.records)

@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d (chunk, bytes) · r (byte offset,
---   bytes) · o, i (field, number, …) · e (ticket, ds, …) · w (ticket, …)
+--   bytes) · o, i, in (field, value, …) · e (ticket, ds, …) · w (ticket, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
 -- Facts: none
@@ -22,6 +22,7 @@ function put.o(g, kind, values)
   redis.call("HSET", g .. kind, unpack(values))
 end
 put.i = put.o
+put["in"] = put.o
 
 function put.e(g, kind, values)
   local scored = {}

@@ -35,7 +35,7 @@ qm.fn("room_create", {}, function(keys, args)
   redis.call("DEL", p .. "cfg", p .. "k")
   qm.config_store(p, fields)
   redis.call("HSET", p .. "cfg", "salt", args[4])
-  local R = { key = key, p = p, g = p .. gen .. ":", h = h, ds = 0, facts = {}, seq_before = 0, addresses = {} }
+  local R = { key = key, p = p, g = p .. gen .. ":", h = h, ds = 0, facts = {}, seq_before = 0, books = {} }
   local hex = args[4]:gsub(".", function(c) return string.format("%02x", c:byte()) end)
   local body = '{"config":' .. args[5] .. ',"salt":"' .. hex .. '","actor":' .. args[3]
     .. ',"gen":' .. gen .. ',"cfg_ver":1}'

@@ -1,39 +1,73 @@
--- Waiting tickets per address (ENG-160 ... ENG-165). Changes are gathered and written once, when the room is closed.
+-- Places per address, and per /56 and /48 of IPv6 (ENG-160 ... ENG-166, ENG-295). Changes are gathered in books and
+-- written once, when the room is closed. A book has the name of its hash: `i` = waiting tickets.
+--
+-- A place is ten bytes of a ticket record (layout.py): net u16 (0 for IPv4, which has no networks), then the address.
 
-local call, tonumber_, sub, unpack_table
-qm.bind(function() call, tonumber_, sub, unpack_table = redis.call, tonumber, string.sub, unpack end)
+local call, tonumber_, byte, sub, unpack_table
+qm.bind(function() call, tonumber_, byte, sub, unpack_table = redis.call, tonumber, string.byte, string.sub, unpack end)
 
--- Reads the counts of `addresses` (a list of 8-byte strings, repeats allowed) in one command.
-function qm.addresses_load(R, addresses)
-  if #addresses == 0 then return end
-  local found = call("HMGET", R.g .. "i", unpack_table(addresses))
-  for i = 1, #addresses do R.counts[addresses[i]] = tonumber_(found[i]) or 0 end
+local function book_of(R, name)
+  local book = R.books[name]
+  if not book then
+    book = { counts = {}, changes = {}, nets = nil, net_changes = nil }
+    R.books[name] = book
+  end
+  return book
 end
 
--- Waiting tickets of a loaded address, with the changes of this call.
-function qm.address_count(R, address)
-  return R.counts[address] + (R.addresses[address] or 0)
+-- Reads the counts for the places that begin at `at` in items[first] and those after it: one command for addresses, one
+-- for networks if there are any.
+function qm.places_load(R, name, items, first, at)
+  if #items < first then return end
+  local book, addresses, keys = book_of(R, name), {}, {}
+  for i = first, #items do
+    local item = items[i]
+    addresses[i - first + 1] = sub(item, at + 2, at + 9)
+    local low, high = byte(item, at, at + 1)
+    if low + high > 0 then keys[#keys + 1] = sub(item, at + 2, at + 5) end
+  end
+  local found = call("HMGET", R.g .. name, unpack_table(addresses))
+  for i = 1, #addresses do book.counts[addresses[i]] = tonumber_(found[i]) or 0 end
+  if #keys > 0 then book.nets = qm.nets_load(R, name, keys) end
 end
 
--- Notes a change of `by` (1 or -1).
-function qm.address_change(R, address, by)
-  R.addresses[address] = (R.addresses[address] or 0) + by
+-- True when the address of the loaded place at `at` in `data`, or a network of it, holds all that `cap` allows.
+function qm.place_refused(R, name, data, at, cap)
+  local book, address = R.books[name], sub(data, at + 2, at + 9)
+  if book.counts[address] + (book.changes[address] or 0) >= cap then return true end
+  local low, high = byte(data, at, at + 1)
+  return low + high > 0 and qm.net_refused(book, sub(address, 1, 4), low + high * 256, cap)
 end
 
--- Address of a ticket record.
-function qm.address_of(rec)
-  return sub(rec, 17, 24)
+-- Notes `by` (1 or -1) places for the place that begins at `at` in `data`.
+function qm.place_change(R, name, data, at, by)
+  local book, address = book_of(R, name), sub(data, at + 2, at + 9)
+  book.changes[address] = (book.changes[address] or 0) + by
+  local low, high = byte(data, at, at + 1)
+  if low + high > 0 then qm.net_change(book, sub(address, 1, 4), low + high * 256, by) end
+end
+
+-- Forgets every count of a book: nobody holds a place any more.
+function qm.places_clear(R, name)
+  call("UNLINK", R.g .. name, R.g .. name .. "n")
+  R.books[name] = nil
 end
 
 local function adjust(key, address, by)
   if call("HINCRBY", key, address, by) <= 0 then call("HDEL", key, address) end
 end
 
--- Writes the noted changes.
-function qm.addresses_save(R)
-  local key, known = R.g .. "i", {}
-  for address, by in pairs(R.addresses) do
-    local count = R.counts[address]
+-- Sets field, value, ... of a hash.
+function qm.hash_set(key, pairs_)
+  for i = 1, #pairs_, 1000 do
+    call("HSET", key, unpack_table(pairs_, i, i + 999 < #pairs_ and i + 999 or #pairs_))
+  end
+end
+
+local function save_addresses(R, name, book)
+  local key, known = R.g .. name, {}
+  for address, by in pairs(book.changes) do
+    local count = book.counts[address]
     if by ~= 0 and count and count + by > 0 then
       known[#known + 1] = address
       known[#known + 1] = count + by
@@ -41,5 +75,13 @@ function qm.addresses_save(R)
       adjust(key, address, by)
     end
   end
-  for i = 1, #known, 1000 do call("HSET", key, unpack_table(known, i, i + 999 < #known and i + 999 or #known)) end
+  qm.hash_set(key, known)
+end
+
+-- Writes the noted changes of all books.
+function qm.places_save(R)
+  for name, book in pairs(R.books) do
+    if next(book.changes) then save_addresses(R, name, book) end
+    if book.net_changes then qm.nets_save(R, name, book) end
+  end
 end

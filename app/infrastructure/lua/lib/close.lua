@@ -35,7 +35,7 @@ end
 -- Saves R. Nothing of it may be used afterwards.
 function qm.room_close(R)
   local h = R.h
-  if next(R.addresses) then qm.addresses_save(R) end
+  if next(R.books) then qm.places_save(R) end
   if qm.waiting(h) == 0 then
     h.line_since = 0
   elseif h.line_since == 0 then

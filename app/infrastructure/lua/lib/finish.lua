@@ -17,7 +17,7 @@ function qm.give_up(R, n, rec)
   local h, state, flags = R.h, byte(rec, 1, 2)
   if state == T.WAITING then
     qm.line_remove(R, n)
-    qm.address_change(R, qm.address_of(rec), -1)
+    qm.place_change(R, "i", rec, 15, -1)
     return
   end
   call("ZREM", R.g .. "e", n)

@@ -61,7 +61,7 @@ local function promote(R, walk, n, block, at)
     h.removed = h.removed - 1
     return nil
   end
-  qm.address_change(R, sub(block, at + 16, at + 23), -1)
+  qm.place_change(R, "i", block, at + 14, -1)
   local seen, scores = unpack_("<I4", block, at + 4), walk.scores
   if seen < walk.seen_limit then
     walk.absent = walk.absent + 1

@@ -48,7 +48,7 @@ function qm.room_raw(key)
   local p = key:sub(1, -2)
   return {
     key = key, p = p, g = p .. h.gen .. ":", h = h, ds = qm.clock_ds(h), absent_ds = h.presence * 10,
-    facts = {}, seq_before = h.seq, addresses = {}, counts = {},
+    facts = {}, seq_before = h.seq, books = {},
   }
 end
 
