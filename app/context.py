@@ -15,6 +15,7 @@ from app.domain.keyring import Keyring
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.postgres import Postgres
@@ -30,6 +31,7 @@ from app.services.live import LiveFeed
 from app.services.lockout import Lockout
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
+from app.services.tally import Tally
 from app.services.visitor_services import VisitorServices
 from app.services.waiting_page import WaitingPage
 
@@ -76,6 +78,9 @@ class AppContext:
         for part in (self.commits, self.rooms):
             await part.start()
             closing.push_async_callback(part.stop)
+        tally = Tally(counts=self.visitor.counts, engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)))
+        await tally.start()
+        closing.push_async_callback(tally.stop)
         closing.push_async_callback(self.live.stop)
         closing.push_async_callback(self.visitor.streams.stop)
         return self

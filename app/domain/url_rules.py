@@ -31,6 +31,15 @@ class Verdict(NamedTuple):
     rule: str | None
 
 
+class Trial(NamedTuple):
+    """What the rules say of one page (ENG-204). ``winner``: index of the rule that decided, None: no rule did."""
+
+    covered: bool
+    winner: int | None
+    matches: tuple[bool, ...]
+    """Per rule, whether it fits the page as sent or in its normal form."""
+
+
 class _Glob:
     """Text in which ``*`` stands for any run of characters. Linear in the text, whatever the pattern."""
 
@@ -111,6 +120,17 @@ class RuleSet:
             return Verdict(True, None)
         in_normal_form = self._first_match(url, 1, normal, unquote(query))
         return in_normal_form if in_normal_form.covered else as_sent
+
+    def trial(self, url: WebUrl) -> Trial:
+        """The verdict of ``judge`` and which rules fit."""
+        covered, rule = self.judge(url)
+        path, query = url.path or "/", url.query[1:]
+        normal = normal_path(path)
+        fits = tuple(
+            rule.matches(url, 0, path, query) or (normal is not None and rule.matches(url, 1, normal, unquote(query)))
+            for rule in self._rules
+        )
+        return Trial(covered, next((i for i, one in enumerate(self._rules) if one.id == rule), None), fits)
 
     def _first_match(self, url: WebUrl, reading: int, path: str, query: str) -> Verdict:
         for rule in self._rules:

@@ -5,7 +5,7 @@ Not here: who may call them (services), validation of fields (domain/room_fields
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
@@ -18,10 +18,11 @@ from app.domain.marks import mark, split_mark
 from app.domain.room import Room, RoomConfig, RoomState
 from app.domain.room_codec import config_from_json, config_to_json, field_text
 from app.infrastructure.engine import room_error
+from app.infrastructure.engine_detail import read_detail
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_pack import RoomCode
 from app.infrastructure.engine_results import RoomFigures, TicketState
-from app.infrastructure.keys import RoomKeys, rooms_key
+from app.infrastructure.keys import RoomKeys, origins_key, rooms_key
 from app.infrastructure.lua_loader import Commands, LuaLoader
 
 FIRST_EPOCH: Final = 1
@@ -132,6 +133,7 @@ class EngineAdmin:
         _, gen, seq, epoch, waiting, passes, sessions = _ok(reply, room_id)
         while (await self._call("collect", room_id))[1] == 1:
             pass
+        await self._loader.call("drop_origins", origins_key(self._prefix), room_id)
         return RoomWrite(WriteCode.DELETED, gen, 0, mark(epoch, seq), waiting=waiting, passes=passes, sessions=sessions)
 
     async def forget(self, room_id: RoomId) -> None:
@@ -159,9 +161,14 @@ class EngineAdmin:
             return EjectAnswer(EjectCode.NO_TICKET)
         return EjectAnswer(EjectCode.OK, TicketState(was), mark(epoch, seq))
 
-    async def figures(self, room_ids: Sequence[RoomId]) -> dict[RoomId, RoomFigures]:
-        """Live figures in one trip. Rooms that are gone or fenced are left out."""
-        calls = [("figures", RoomKeys(self._prefix, room_id).header) for room_id in room_ids]
+    async def figures(
+        self, room_ids: Sequence[RoomId], *, detailed: Collection[RoomId] = ()
+    ) -> dict[RoomId, RoomFigures]:
+        """Live figures in one trip, of the rooms in ``detailed`` with their details.
+
+        Rooms that are gone or fenced are left out.
+        """
+        calls = [("figures", RoomKeys(self._prefix, room_id).header, int(room_id in detailed)) for room_id in room_ids]
         replies = await self._loader.call_many(calls) if calls else []
         found: dict[RoomId, RoomFigures] = {}
         for room_id, reply in zip(room_ids, replies, strict=True):
@@ -169,6 +176,15 @@ class EngineAdmin:
                 raise reply
             if reply[0] == RoomCode.OK:
                 found[room_id] = _figures(reply)
+        return found
+
+    async def refused_origins(self) -> dict[str, dict[str, int]]:
+        """Checks refused for the origin of their page: room id → origin → number (ENG-211)."""
+        flat = await self._valkey.execute("HGETALL", origins_key(self._prefix))
+        found: dict[str, dict[str, int]] = {}
+        for name, number in flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True):
+            room_id, _, origin = name.decode().partition(" ")
+            found.setdefault(room_id, {})[origin] = int(number)
         return found
 
     async def undo_join(self, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
@@ -206,9 +222,9 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
     return reply
 
 
-def _figures(reply: Sequence[int]) -> RoomFigures:
+def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
-    release, is_floor, seq, committed, now = rest
+    release, is_floor, seq, committed, now, without_url, blocked, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -227,4 +243,7 @@ def _figures(reply: Sequence[int]) -> RoomFigures:
         seq=seq,
         committed=committed,
         now=now,
+        checks_without_url=without_url,
+        blocked_return_urls=blocked,
+        detail=read_detail(detail) if detail else None,
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from app.domain.room import RoomState
 from app.domain.ticket_state import TicketState as TicketState
+from app.infrastructure.engine_detail import RoomDetail
 
 
 class Presented(IntEnum):
@@ -208,6 +209,10 @@ class RoomFigures:
     seq: int
     committed: int
     now: int
+    checks_without_url: int = 0
+    blocked_return_urls: int = 0
+    detail: RoomDetail | None = None
+    """Only when it was asked for."""
 
     @property
     def occupancy(self) -> int:

@@ -75,6 +75,10 @@ class RoomKeys:
         """Sorted set: ticket number → ticket number of holders who stand at the door."""
         return f"{self.base}{gen}:w"
 
+    def counts(self, gen: int) -> str:
+        """Hash: what web workers count (lua/lib/tallies.lua)."""
+        return f"{self.base}{gen}:n"
+
 
 def chunk_of(ticket: int) -> int:
     """Chunk that holds ``ticket``."""
@@ -89,6 +93,11 @@ def rooms_key(prefix: str) -> str:
 def libraries_key(prefix: str) -> str:
     """Sorted set: function library → ms by Valkey's clock at which an instance last said that it uses it."""
     return prefix + "libs"
+
+
+def origins_key(prefix: str) -> str:
+    """Hash of all rooms: ``<room> <origin>`` → checks refused for the origin of their page."""
+    return prefix + "origins"
 
 
 def poke_channel(prefix: str) -> str:

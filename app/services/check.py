@@ -80,9 +80,7 @@ class CheckService:
 
     async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         now_ms = wall_ms()
-        covered, is_readable = room.covers(url)
-        if not is_readable:
-            self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
+        covered, is_readable, rule = room.covers(url)
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
@@ -92,6 +90,10 @@ class CheckService:
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
         answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
+        if rule is not None:
+            self._counts.rule_hit(rule, now_ms)
+        if not is_readable:
+            self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
         if door and answer.verdict is not Verdict.ADMITTED:
             room.spare_doors.append((door, digest))
         if answer.verdict is Verdict.QUEUE:

@@ -21,6 +21,7 @@ from app.core.errors import StorageUnavailable, Unavailable
 from app.domain.principal import Principal
 from app.domain.room import Room
 from app.services.admin_health import AdminHealth, Incident
+from app.services.room_details import Details
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
@@ -39,6 +40,7 @@ log = structlog.get_logger(__name__)
 _shown = attrgetter(
     "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
     "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
+    "checks_without_url", "blocked_return_urls",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
 
@@ -50,11 +52,17 @@ class RoomJson:
     room: Room
     figures: tuple[Any, ...] | None
     stale_since: int | None
+    details: Details | None
     text: str
 
     def is_of(self, view: RoomView, figures: tuple[Any, ...] | None) -> bool:
         """Tell whether the text still says what ``view`` says."""
-        return self.room is view.room and self.figures == figures and self.stale_since == view.stale_since
+        return (
+            self.room is view.room
+            and self.figures == figures
+            and self.stale_since == view.stale_since
+            and self.details == view.details
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +305,7 @@ async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson]) -> dict
         figures = None if view.figures is None else _shown(view.figures)
         known = before.get(view.room.id)
         if known is None or not known.is_of(view, figures):
-            known = RoomJson(view.room, figures, view.stale_since, _dump(room_object(view)))
+            known = RoomJson(view.room, figures, view.stale_since, view.details, _dump(room_object(view)))
             made += 1
             if made % YIELD_EVERY == 0:
                 await asyncio.sleep(0)

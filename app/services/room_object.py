@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from app.domain.estimate import estimated_wait_sec
-from app.domain.room import Room, RoomState
+from app.domain.room import Room, RoomState, UrlRule
 from app.domain.room_fields import settings_json
 from app.infrastructure.engine_results import RoomFigures
+from app.services.room_details import Details
+from app.services.visitor_counts import rule_field
 
 FIGURES: Final = (
     "waiting", "preQueue", "active", "pendingEntry", "occupancy", "passesOutstanding", "joinsPerMin",
     "passedLastMinute", "oldestWaitSec", "lastTicket", "estWaitSec", "estWaitIsFloor", "estWaitInfinite",
+    "checksWithoutUrl", "blockedReturnUrls",
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
     "drawnAt", "waitP50Sec", "waitP90Sec", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
-    "checksWithoutUrl", "blockedReturnUrls", "refusedOriginChecks", "sharedSessions", "topAddressSlots",
-    "protectionCounts",
+    "sharedSessions", "topAddressSlots", "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
 
@@ -37,6 +40,8 @@ class RoomView:
     room: Room
     figures: RoomFigures | None
     stale_since: int | None = None
+    details: Details | None = None
+    """None: never read."""
 
     @property
     def is_recovering(self) -> bool:
@@ -61,13 +66,33 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "effectiveState": settings["state"],
         **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),
         **dict.fromkeys(_UNKNOWN),
+        "refusedOriginChecks": _refused_origins(view.details),
         "site": {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None},
         "recovering": view.is_recovering,
         "stale": view.stale_since is not None,
     }
+    answer["rules"] = _rules_json(room.config.rules, settings["rules"], view.details)
     if view.stale_since is not None:
         answer["staleSince"] = view.stale_since
     return answer
+
+
+def _rules_json(
+    rules: Sequence[UrlRule], shown: Sequence[dict[str, Any]], details: Details | None
+) -> list[dict[str, Any]]:
+    """Rules with the checks that they decided (ENG-203); ``hits`` null: not read."""
+    if details is None:
+        return [{**one, "hits": None, "lastMatchedAt": None} for one in shown]
+    counted = [details.room.rules.get(rule_field(rule), (0, None)) for rule in rules]
+    return [{**one, "hits": hits, "lastMatchedAt": at} for one, (hits, at) in zip(shown, counted, strict=True)]
+
+
+def _refused_origins(details: Details | None) -> list[dict[str, Any]] | None:
+    """Refused checks by origin, most first (ENG-211)."""
+    if details is None:
+        return None
+    pairs = sorted(details.refused_origins.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [{"origin": origin, "count": count} for origin, count in pairs]
 
 
 def etag(settings: dict[str, Any], generation: int) -> str:
@@ -92,6 +117,8 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
         "estWaitSec": wait,
         "estWaitIsFloor": figures.est_is_floor and bool(wait),
         "estWaitInfinite": wait is None,
+        "checksWithoutUrl": figures.checks_without_url,
+        "blockedReturnUrls": figures.blocked_return_urls,
     }
 
 

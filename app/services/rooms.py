@@ -22,6 +22,7 @@ from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
+from app.services.room_details import RoomDetails
 from app.services.room_object import RoomView, room_object
 
 TRIES: Final = 3
@@ -84,6 +85,7 @@ class RoomService:
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
+        self._details = RoomDetails(engine)
         self._last: dict[RoomId, RoomFigures] = {}
         self._stale_since: int | None = None
 
@@ -96,12 +98,12 @@ class RoomService:
         if not rooms and not self._rooms.is_loaded:
             raise StorageUnavailable
         try:
-            figures = await self._engine.figures([room.id for room in rooms]) if rooms else {}
+            figures = await self._details.figures([room.id for room in rooms]) if rooms else {}
         except StorageUnavailable:
             self._stale_since = self._stale_since or wall_ms()
-            return [RoomView(room, self._last.get(room.id), self._stale_since) for room in rooms]
+            return [self._stale(room, self._stale_since) for room in rooms]
         self._last, self._stale_since = figures, None
-        return [RoomView(await self._current(room, figures.get(room.id)), figures.get(room.id)) for room in rooms]
+        return [await self._seen(room, figures.get(room.id)) for room in rooms]
 
     async def view(self, room_id: str) -> RoomView:
         """One room. Raises NoRoom; StorageUnavailable when neither store can tell (ADM-124)."""
@@ -109,10 +111,10 @@ class RoomService:
         if room is None:
             raise NoRoom
         try:
-            figures = (await self._engine.figures([room.id])).get(room.id)
+            figures = (await self._details.figures([room.id], fresh=True)).get(room.id)
         except StorageUnavailable:
-            return RoomView(room, self._last.get(room.id), self._stale_since or wall_ms())
-        return RoomView(await self._current(room, figures), figures)
+            return self._stale(room, self._stale_since or wall_ms())
+        return await self._seen(room, figures)
 
     async def upsert(self, body: Mapping[str, Any], *, actor: str, if_match: str | None = None) -> Saved:
         """Create a room or change the fields that were sent (ADM-127). ``if_match``: header value, None = not sent.
@@ -231,6 +233,13 @@ class RoomService:
         await self._rooms.reload(room_id)
         if announce:
             await self._rooms.announce(room_id)
+
+    def _stale(self, room: Room, since: int) -> RoomView:
+        """The last known state, while Valkey is away."""
+        return RoomView(room, self._last.get(room.id), since, self._details.of(room.id))
+
+    async def _seen(self, room: Room, figures: RoomFigures | None) -> RoomView:
+        return RoomView(await self._current(room, figures), figures, details=self._details.of(room.id))
 
     async def _current(self, room: Room, figures: RoomFigures | None) -> Room:
         """The copy, read anew when the figures show that it is old."""

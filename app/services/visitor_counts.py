@@ -1,18 +1,20 @@
-"""What this process has refused or missed on the visitor's side, for health and metrics.
+"""What this process has refused, missed or decided on the visitor's side, for health and metrics.
 
-Belongs here: bounded counters of one process. Not here: their sum over instances, their place in an answer.
-Source: VIS-214, ENG-093, ENG-094, ENG-202, ENG-210, ENG-211.
+Belongs here: bounded counters of one process. Not here: their sum over instances (tally.py), their place in an answer.
+Source: VIS-214, ENG-093, ENG-094, ENG-202, ENG-203, ENG-210, ENG-211.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 import structlog
 
 from app.core.clock import mono
+from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
 
 MAX_ORIGIN_PAIRS: Final = 500
@@ -37,6 +39,23 @@ class Counted(StrEnum):
     CHECKS_WITHOUT_URL = "checksWithoutUrl"
 
 
+class RuleKey:
+    """One rule of one copy of a room; its checks are counted under it. Equal only to itself, so that it hashes fast."""
+
+    __slots__ = ("cfg_ver", "field", "generation", "room_id")
+
+    def __init__(self, room: Room, rule: UrlRule) -> None:
+        self.room_id = room.id
+        self.generation = room.generation
+        self.cfg_ver = room.cfg_ver
+        self.field = rule_field(rule)
+
+
+def rule_field(rule: UrlRule) -> str:
+    """What a rule is counted under (lua/lib/tallies.lua): another pattern or action is another rule (ENG-203)."""
+    return f"{rule.id}\n{rule.action}\n{rule.pattern}"
+
+
 class VisitorCounts:
     """Counters of one worker process. Rooms are those that exist, so made-up ids grow nothing."""
 
@@ -46,6 +65,8 @@ class VisitorCounts:
         self.refused_origins: Counter[tuple[str, str]] = Counter()
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
         self.rejected_tokens: Counter[Cause] = Counter()
+        self.rules: dict[RuleKey, tuple[int, int]] = {}
+        """Checks that a rule decided and time of the last one (epoch ms), since they were last handed over."""
         self._recent: dict[str, tuple[float, int]] = {}
         self._logged: dict[str, float] = {}
 
@@ -54,6 +75,17 @@ class VisitorCounts:
         self.totals[what] += 1
         if room_id is not None:
             self.by_room[room_id, what] += 1
+
+    def rule_hit(self, key: RuleKey, now_ms: int) -> None:
+        """A check was decided by a rule."""
+        hits = self.rules.get(key)
+        self.rules[key] = (1, now_ms) if hits is None else (hits[0] + 1, now_ms)
+
+    def take_back(self, rules: Mapping[RuleKey, tuple[int, int]]) -> None:
+        """Rule hits that could not be handed over."""
+        for key, (number, at) in rules.items():
+            more, later = self.rules.get(key, (0, at))
+            self.rules[key] = (number + more, later)
 
     def refused_origin(self, room_id: str, origin: str) -> None:
         """A direct check from a page whose origin the room's tag policy does not cover."""

@@ -21,6 +21,7 @@ from app.domain.room import Room, RoomState
 from app.domain.url_rules import RuleSet, page_of
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import ViewState
+from app.services.visitor_counts import RuleKey
 
 RECHECK_MIN_SEC: Final = 30
 RECHECK_MAX_SEC: Final = 600
@@ -51,6 +52,7 @@ class VisitorRoom:
         "_json_name",
         "_origins",
         "_returns",
+        "_rule_keys",
         "cookies",
         "digests",
         "id",
@@ -86,7 +88,8 @@ class VisitorRoom:
         self._heads: dict[tuple[ViewState, RoomState], bytes] = {}
         self._origins: dict[bytes, bool] = {}
         self._returns: dict[str, tuple[str | None, str]] = {}
-        self._covered: dict[str | None, tuple[bool, bool]] = {}
+        self._covered: dict[str | None, tuple[bool, bool, RuleKey | None]] = {}
+        self._rule_keys = {rule.id: RuleKey(room, rule) for rule in config.rules}
 
     def state_head(self, state: ViewState, room_state: RoomState) -> bytes:
         """Beginning of a visitor state: ``state``, ``roomId``, ``name``, ``roomState``, without a closing brace."""
@@ -107,12 +110,16 @@ class VisitorRoom:
             self._origins[origin] = allowed
         return allowed
 
-    def covers(self, url: str | None) -> tuple[bool, bool]:
-        """Whether the rules cover a page, and whether its address could be read; an unreadable one is covered."""
+    def covers(self, url: str | None) -> tuple[bool, bool, RuleKey | None]:
+        """Whether the rules cover a page, whether its address could be read, and the rule that decided.
+
+        A page whose address cannot be read is covered.
+        """
         verdict = self._covered.get(url)
         if verdict is None:
             page = page_of(url)
-            verdict = self.rules.judge(page).covered, page is not None
+            covered, rule = self.rules.judge(page)
+            verdict = covered, page is not None, None if rule is None else self._rule_keys[rule]
             if url is None or len(url) <= _MEMO_URL_MAX:
                 if len(self._covered) >= _MEMO_MAX:
                     self._covered.clear()

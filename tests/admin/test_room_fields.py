@@ -203,13 +203,18 @@ def test_it_takes_up_to_fifty_origins_once_each(name: str) -> None:
         True,
         ["https://a.example\n"],
         ["https://a.example\x00"],
+        ["https://www.*.example"],
+        ["https://a.example/path"],
+        ["https://user@a.example"],
     ],
 )
 @pytest.mark.parametrize("name", ["returnOrigins", "tagOrigins"])
+@pytest.mark.req("ENG-208")
 def test_it_refuses_what_is_no_list_of_origins(name: str, wrong: Any) -> None:
     assert refusal({"id": "shop", name: wrong}).code == CODES[name]
 
 
+@pytest.mark.req("ENG-197")
 def test_it_keeps_rules_in_order_and_gives_free_ids() -> None:
     sent = [
         {"action": "skip", "pattern": "/a"},
@@ -222,6 +227,14 @@ def test_it_keeps_rules_in_order_and_gives_free_ids() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.req("ENG-197")
+def test_it_takes_the_longest_id_and_note_of_a_rule() -> None:
+    rule = {**RULE, "id": "A-z_09" + "x" * 26, "note": "n" * 120}
+
+    assert value_of("rules", [rule]) == (UrlRule(rule["id"], "protect", "/checkout*", rule["note"]),)
+
+
+@pytest.mark.req("ENG-197")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -260,6 +273,7 @@ def test_it_refuses_a_rule_that_cannot_be_used(wrong: Any) -> None:
     assert refusal({"id": "shop", "rules": wrong}).code == "invalid_rules"
 
 
+@pytest.mark.req("ENG-197")
 def test_it_names_the_index_of_a_bad_rule() -> None:
     assert "rule 1" in refusal({"id": "shop", "rules": [RULE, {**RULE, "id": "r2", "action": "x"}]}).sentence
 

@@ -280,7 +280,7 @@ async def test_it_waits_for_an_unfinished_change_before_it_says_unchanged(
         await save(process, maxConcurrent=5)
 
 
-@pytest.mark.req("ENG-037")
+@pytest.mark.req("ENG-037", "ENG-205")
 async def test_it_warns_of_short_times_and_of_origins_nobody_returns_to(process: Process) -> None:
     rules = [
         {"action": "protect", "pattern": "https://www.shop.example/pay*"}, {"action": "protect", "pattern": "https://*.b.example/"},

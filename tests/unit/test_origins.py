@@ -17,6 +17,7 @@ def test_it_always_covers_the_origin_of_the_target() -> None:
     assert OriginPolicy(TARGET, []).judge("https://shop.example/other") == "https://shop.example/other"
 
 
+@pytest.mark.req("ENG-208")
 @pytest.mark.parametrize(
     ("origin", "covered"),
     [
@@ -47,6 +48,7 @@ def test_it_covers_by_scheme_host_and_port(origin: str, covered: bool) -> None:
     assert (parsed is not None and WILD.covers(parsed)) is covered
 
 
+@pytest.mark.req("ENG-208")
 def test_it_does_not_cover_the_bare_domain_by_a_wildcard() -> None:
     policy = OriginPolicy("https://target.example/", ["https://*.shop.example"])
 
@@ -54,6 +56,7 @@ def test_it_does_not_cover_the_bare_domain_by_a_wildcard() -> None:
     assert policy.judge("https://www.shop.example/") is not None
 
 
+@pytest.mark.req("ENG-208")
 @pytest.mark.parametrize(
     "pattern",
     [

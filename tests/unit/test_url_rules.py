@@ -43,6 +43,7 @@ def test_it_lets_the_first_matching_rule_decide(lines: list[str], path: str, exp
     assert verdict == (expected, rule)
 
 
+@pytest.mark.req("ENG-198")
 @pytest.mark.parametrize(
     ("pattern", "url", "expected"),
     [
@@ -58,6 +59,7 @@ def test_it_matches_path_and_query(pattern: str, url: str, expected: bool) -> No
     assert covered(rules(f"protect {pattern}"), HOST + url) is expected
 
 
+@pytest.mark.req("ENG-198")
 @pytest.mark.parametrize(
     ("pattern", "url", "expected"),
     [
@@ -76,6 +78,7 @@ def test_it_matches_a_full_pattern_by_origin_too(pattern: str, url: str, expecte
     assert covered(rules(f"protect {pattern}"), url) is expected
 
 
+@pytest.mark.req("ENG-198")
 def test_it_ignores_case_in_protect_and_heeds_it_in_skip() -> None:
     assert covered(rules("protect /checkout"), HOST + "/CHECKout")
     assert covered(rules("protect /CHECKOUT"), HOST + "/checkout")
@@ -104,6 +107,31 @@ def test_it_covers_a_disguised_path(path: str) -> None:
 )
 def test_it_does_not_skip_a_path_that_leaves_the_skipped_part(path: str) -> None:
     assert covered(rules("skip /free/*"), HOST + path)
+
+
+@pytest.mark.req("ENG-198")
+def test_it_matches_a_path_pattern_on_any_origin_and_takes_one_of_512_characters() -> None:
+    for origin in (HOST, "http://other.example:81"):
+        assert covered(rules("protect /checkout"), origin + "/checkout")
+    check_pattern("/" + "x" * 511)
+    assert covered(rules("protect /%C3%84"), HOST + "/%C3%84")
+    assert not covered(rules("protect /ä"), HOST + "/%C3%84"), "the case of other letters than ASCII is heeded"
+
+
+@pytest.mark.req("ENG-204")
+def test_it_tells_in_a_trial_what_the_door_decides_and_which_rules_fit() -> None:
+    some = rules("skip /shop/free", "protect /shop/*", "protect /checkout")
+
+    for path, winner, fits in (
+        ("/shop/free", 0, (True, True, False)),
+        ("/shop/x", 1, (False, True, False)),
+        ("/%63heckout", 2, (False, False, True)),
+        ("/other", None, (False, False, False)),
+        ("/%zz", None, (False, False, False)),
+    ):
+        page = page_of(HOST + path)
+        assert page is not None
+        assert some.trial(page) == (some.judge(page).covered, winner, fits)
 
 
 def test_it_matches_patterns_that_are_percent_encoded() -> None:
@@ -144,6 +172,7 @@ def test_it_judges_any_text(path: str) -> None:
     assert normal_path("/checkout" + "/." * len(path)) in {"/checkout", "/checkout/"}
 
 
+@pytest.mark.req("ENG-198")
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -1,13 +1,14 @@
 -- Purpose: Live figures of one room (RoomFigures).
 -- Keys: header
--- Args: none
+-- Args: detail (1 = with what changes slowly)
 -- Returns: code, gen, cfg_ver, state, rate, waiting, active, pending, passes out, joins/min, passed/min, oldest wait
---   (s; -1 = nobody waits), last ticket, release rate/min, floor mark, seq, committed, W (ms)
+--   (s; -1 = nobody waits), last ticket, release rate/min, floor mark, seq, committed, W (ms),
+--   checks without URL, blocked return URLs; with detail also: the hash of counts (lib/tallies.lua) as a flat list
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: none
 -- Cost: O(1), with removed tickets one BITPOS
 
-qm.fn("figures", { "no-writes" }, function(keys)
+qm.fn("figures", { "no-writes" }, function(keys, args)
   local R, code = qm.room_open(keys[1], 0, 0)
   if not R then return { code } end
   local h, oldest = R.h, -1
@@ -15,9 +16,12 @@ qm.fn("figures", { "no-writes" }, function(keys)
   local rec = first and qm.ticket_get(R, first)
   if rec then oldest = math.max(0, math.floor((h.wall - qm.joined_of(rec)) / 1000)) end
   local rate, is_floor = qm.release_rate(h)
-  return {
+  local counts = redis.call("HMGET", R.g .. "n", "checksWithoutUrl", "blockedReturnUrls")
+  local answer = {
     qm.CODE.OK, h.gen, h.cfg_ver, h.state, h.rate, qm.waiting(h), h.active, h.pending, h.passes_out,
     h.min_joins + h.now_joins, h.min_passes + h.now_passes, oldest, h.last_ticket, rate, is_floor, h.seq, h.committed,
-    h.wall,
+    h.wall, tonumber(counts[1]) or 0, tonumber(counts[2]) or 0,
   }
+  if args[1] == "1" then answer[#answer + 1] = redis.call("HGETALL", R.g .. "n") end
+  return answer
 end)

@@ -28,6 +28,9 @@ qm.fn("room_update", { "allow-oom" }, function(keys, args)
   qm.config_to_header(h, changed)
   if h.session_ttl < ttl or h.session_max < longest then h.rescore = 1 end
   qm.config_store(R.p, changed)
+  for _, field in ipairs(changed) do
+    if field[1] == "rules" then qm.tallies_trim(R, field[2]) end
+  end
   if not light then h.cfg_ver = h.cfg_ver + 1 end
   h.updated_at = h.wall
   local seq = qm.fact(R, qm.FACT.ROOM_UPDATED, body_of(changed, args, h))
