@@ -20,6 +20,7 @@ from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.refused_tokens import RefusedTokens
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Valkey
 from app.services.access import Access
@@ -29,6 +30,7 @@ from app.services.commit import CommitWaiter
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
+from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.tally import Tally
@@ -116,6 +118,8 @@ class AppContext:
             limiter=limiter,
             keyring=keyring,
         )
+        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
+        closing.push_async_callback(many_refused.stop)
         assets = Assets()
         return cls(
             runtime=runtime,
@@ -133,6 +137,7 @@ class AppContext:
                 commits=commits,
                 rooms=rooms,
                 limiter=limiter,
+                many_refused=many_refused,
             ),
             room_service=room_service,
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),

@@ -90,6 +90,16 @@ def rooms_key(prefix: str) -> str:
     return prefix + "rooms"
 
 
+def refused_key(prefix: str, room: str) -> str:
+    """List of the times (ms) of the last refused visitor tokens of a room."""
+    return f"{prefix}{{{room}}}:refused"
+
+
+def refused_told_key(prefix: str, room: str) -> str:
+    """Set while the log need not be told again that many tokens of a room are refused."""
+    return f"{prefix}{{{room}}}:refused-told"
+
+
 def libraries_key(prefix: str) -> str:
     """Sorted set: function library → ms by Valkey's clock at which an instance last said that it uses it."""
     return prefix + "libs"

@@ -1,7 +1,7 @@
 """What this process has refused, missed or decided on the visitor's side, for health and metrics.
 
 Belongs here: bounded counters of one process. Not here: their sum over instances (tally.py), their place in an answer.
-Source: VIS-214, ENG-093, ENG-094, ENG-202, ENG-203, ENG-210, ENG-211.
+Source: VIS-214, ENG-093, ENG-202, ENG-203, ENG-210, ENG-211.
 """
 
 from __future__ import annotations
@@ -11,20 +11,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-import structlog
-
-from app.core.clock import mono
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
+from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
 OTHER_ORIGIN: Final = "other"
-MANY_REFUSED: Final = 20
-"""Refused tokens of a room within a minute that are worth a line in the log (ENG-094)."""
-_MINUTE_SEC: Final = 60.0
-_QUIET_SEC: Final = 600.0
-
-log = structlog.get_logger(__name__)
 
 
 class Counted(StrEnum):
@@ -59,7 +51,9 @@ def rule_field(rule: UrlRule) -> str:
 class VisitorCounts:
     """Counters of one worker process. Rooms are those that exist, so made-up ids grow nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, many_refused: ManyRefused | None = None) -> None:
+        """``many_refused`` hears of every refused token."""
+        self._many_refused = many_refused
         self.totals: Counter[Counted] = Counter()
         self.by_room: Counter[tuple[str, Counted]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
@@ -67,8 +61,6 @@ class VisitorCounts:
         self.rejected_tokens: Counter[Cause] = Counter()
         self.rules: dict[RuleKey, tuple[int, int]] = {}
         """Checks that a rule decided and time of the last one (epoch ms), since they were last handed over."""
-        self._recent: dict[str, tuple[float, int]] = {}
-        self._logged: dict[str, float] = {}
 
     def count(self, what: Counted, room_id: str | None = None) -> None:
         """One more of ``what``; ``room_id`` of a room that exists."""
@@ -96,14 +88,8 @@ class VisitorCounts:
         self.refused_origins[pair] += 1
 
     def rejected_token(self, room_id: str, cause: Cause) -> None:
-        """A visitor token of ``room_id`` was refused; many within a minute make one log line."""
+        """A visitor token of ``room_id`` was refused (ENG-093)."""
         self.count(Counted.REJECTED_TOKENS, room_id)
         self.rejected_tokens[cause] += 1
-        now = mono()
-        since, number = self._recent.get(room_id, (now, 0))
-        if now - since > _MINUTE_SEC:
-            since, number = now, 0
-        self._recent[room_id] = (since, number + 1)
-        if number + 1 >= MANY_REFUSED and now - self._logged.get(room_id, -_QUIET_SEC) >= _QUIET_SEC:
-            self._logged[room_id] = now
-            log.warning("many tickets rejected: signing key or clock?", room=room_id, cause=str(cause))
+        if self._many_refused is not None:
+            self._many_refused.note(room_id, cause)

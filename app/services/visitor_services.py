@@ -15,6 +15,7 @@ from app.services.check import CheckService
 from app.services.commit import CommitWaiter
 from app.services.join import JoinService
 from app.services.leave import LeaveService
+from app.services.refused_tokens import ManyRefused
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
 from app.services.streams import Streams
@@ -48,6 +49,7 @@ class VisitorServices:
         commits: CommitWaiter,
         rooms: Rooms,
         limiter: RateLimiter,
+        many_refused: ManyRefused,
     ) -> VisitorServices:
         """Wire the use cases; does nothing else."""
         cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
@@ -56,7 +58,7 @@ class VisitorServices:
             max_age_sec=settings.token_max_age_sec,
             cookie_max_age_sec=settings.queue_cookie_max_age_sec,
         )
-        counts = VisitorCounts()
+        counts = VisitorCounts(many_refused)
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)

@@ -43,7 +43,7 @@ async def site(house: House, limiter: RateLimiter) -> AsyncIterator[Site]:
     """A site without a room."""
     made = Site(house, limiter)
     yield made
-    await made.visitor.streams.stop()
+    await made.stop()
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from app.infrastructure.engine_admin import WriteCode
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.refused_tokens import RefusedTokens
+from app.services.refused_tokens import ManyRefused
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.hot import HotTable
 from blueprints.edge.reply import HotReply
@@ -70,7 +72,13 @@ class Site:
         self.settings = Settings(**{"secret": Secret(SECRET), **off, **settings})
         self.house = house
         self.rooms = LiveRooms(house)
-        self.keyring = Keyring(SECRET, sign_v2=self.settings.token_sign_v2)
+        previous = self.settings.secret_previous
+        self.keyring = Keyring(
+            self.settings.secret.reveal(),
+            previous.reveal() if previous else None,
+            sign_v2=self.settings.token_sign_v2,
+        )
+        self.many_refused = ManyRefused(RefusedTokens(house.valkey, house.prefix))
         self.visitor = VisitorServices.build(
             settings=self.settings,
             keyring=self.keyring,
@@ -79,12 +87,18 @@ class Site:
             commits=house.commits,
             rooms=self.rooms,
             limiter=limiter,
+            many_refused=self.many_refused,
         )
         self.context: Any = SimpleNamespace(settings=self.settings, limiter=limiter, visitor=self.visitor)
         self.table = HotTable()
         self.table.extend(hot.routes(self.context))
         self.table.extend(leave.routes(self.context))
         self.policy: TrustPolicy = NO_PROXY
+
+    async def stop(self) -> None:
+        """End what runs in the background."""
+        await self.many_refused.stop()
+        await self.visitor.streams.stop()
 
     async def create(self, room: str = "shop", **config: Any) -> None:
         """Make a room that lets ten people in at once unless ``config`` says otherwise."""
