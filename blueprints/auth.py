@@ -14,7 +14,7 @@ from app.core.errors import Forbidden
 from app.domain.client_address import Client
 from app.services.access import QUERY_CREDENTIALS, Brought, csrf_required
 from app.services.sessions import SESSION_MS
-from blueprints.edge.request import parse_cookies
+from blueprints.edge.reading import parse_cookies
 
 COOKIE: Final = "qm_console"
 COOKIE_PATH: Final = "/api/admin"

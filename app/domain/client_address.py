@@ -94,7 +94,11 @@ def resolve_client(peer: str, get: HeaderGetter, policy: TrustPolicy, *, tls: bo
     ``peer`` is the socket's address text (a zone is cut off), ``tls`` whether the socket itself speaks TLS.
     Never raises: what cannot be read counts as not sent.
     """
-    packed, peer_text, is_declared = _peer(peer, policy)
+    return _resolve(_peer(peer, policy), get, policy, tls=tls)
+
+
+def _resolve(peer: tuple[bytes, str, bool], get: HeaderGetter, policy: TrustPolicy, *, tls: bool) -> Client:
+    packed, peer_text, is_declared = peer
     scheme, host = ("https" if tls else "http"), _text(get(b"host")).lower()
     if not is_declared:
         return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host)
@@ -117,17 +121,18 @@ def resolve_client(peer: str, get: HeaderGetter, policy: TrustPolicy, *, tls: bo
 class ClientResolver:
     """``resolve_client`` with a bounded memory, for the edge: a visitor is parsed once, not per request."""
 
-    __slots__ = ("_declared", "_direct", "_policy")
+    __slots__ = ("_declared", "_direct", "_peer", "_policy")
 
     def __init__(self, policy: TrustPolicy, *, remember: int = 16384) -> None:
         """``remember`` bounds the clients kept; chains longer than 256 bytes are never kept."""
         self._policy = policy
+        self._peer = lru_cache(remember)(lambda peer: _peer(peer, policy))
         self._direct = lru_cache(remember)(self._resolve_direct)
         self._declared = lru_cache(remember)(self._resolve_declared)
 
     def is_declared(self, peer: str) -> bool:
         """Tell whether ``peer`` is a declared proxy."""
-        return _peer(peer, self._policy)[2]
+        return self._peer(peer)[2]
 
     def resolve(self, peer: str, headers: dict[bytes, bytes], *, declared: bool, tls: bool = False) -> Client:
         """Client of a request with these joined headers; ``declared`` is what ``is_declared(peer)`` said."""
@@ -142,13 +147,13 @@ class ClientResolver:
         return self._declared(peer, host, tls, chain, proto, outer)
 
     def _resolve_direct(self, peer: str, host: bytes, tls: bool) -> Client:
-        return resolve_client(peer, {b"host": host}.get, self._policy, tls=tls)
+        return _resolve(self._peer(peer), {b"host": host}.get, self._policy, tls=tls)
 
     def _resolve_declared(
         self, peer: str, host: bytes, tls: bool, chain: bytes | None, proto: bytes | None, outer: bytes | None
     ) -> Client:
         sent = {b"host": host, b"x-forwarded-for": chain, b"x-forwarded-proto": proto, b"x-forwarded-host": outer}
-        return resolve_client(peer, sent.get, self._policy, tls=tls)
+        return _resolve(self._peer(peer), sent.get, self._policy, tls=tls)
 
 
 def _peer(peer: str, policy: TrustPolicy) -> tuple[bytes, str, bool]:

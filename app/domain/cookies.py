@@ -32,45 +32,47 @@ class CookiePolicy:
 class RoomCookies:
     """Ready-made ``Set-Cookie`` values of one room; made once per room copy."""
 
-    __slots__ = ("_clear", "_door", "_door_end", "_policy", "_session", "_ticket", "_ticket_end", "names")
+    __slots__ = ("_door", "_ends", "_session", "_ticket", "names")
 
     def __init__(self, room_id: str, policy: CookiePolicy, *, session_max_sec: int) -> None:
-        self._policy = policy
         self.names = (TICKET_PREFIX + room_id, SESSION_PREFIX + room_id, DOOR_PREFIX + room_id)
         """Names of the ticket, the session and the door cookie."""
         self._ticket, self._session, self._door = ((name + "=").encode() for name in self.names)
-        self._ticket_end = _flags(policy.queue_max_age_sec)
-        self._door_end = _flags(session_max_sec)
+        self._ends = {
+            scheme: tuple(
+                _flags(age, is_secure=scheme == "https" if policy.secure is None else policy.secure)
+                for age in (policy.queue_max_age_sec, session_max_sec, 0)
+            )
+            for scheme in ("http", "https")
+        }
+        """By the visitor's scheme, what follows a value: of ticket and session, of the door key, of a removal."""
 
     def ticket(self, token: str, scheme: str) -> bytes:
         """``qm_<room>`` (VIS-050)."""
-        return self._ticket + token.encode() + self._ticket_end + self._secure(scheme)
+        return b"%b%b%b" % (self._ticket, token.encode(), self._ends[scheme][0])
 
     def session(self, value: str, scheme: str) -> bytes:
         """``qms_<room>`` (VIS-051). ``value`` must be one that this server made: base64url text."""
-        return self._session + value.encode() + self._ticket_end + self._secure(scheme)
+        return b"%b%b%b" % (self._session, value.encode(), self._ends[scheme][0])
 
     def door(self, key: str, scheme: str) -> bytes:
         """``qm_dk_<room>`` (VIS-052)."""
-        return self._door + key.encode() + self._door_end + self._secure(scheme)
+        return b"%b%b%b" % (self._door, key.encode(), self._ends[scheme][1])
 
     def clear_ticket_and_door(self, scheme: str) -> list[bytes]:
         """Values that take the ticket and the door key from the browser (VIS-055)."""
-        end = _flags(0) + self._secure(scheme)
+        end = self._ends[scheme][2]
         return [self._ticket + end, self._door + end]
 
     def clear_all(self, scheme: str) -> list[bytes]:
         """Values that take all three cookies of this room from the browser (VIS-056)."""
-        end = _flags(0) + self._secure(scheme)
+        end = self._ends[scheme][2]
         return [self._ticket + end, self._session + end, self._door + end]
 
-    def _secure(self, scheme: str) -> bytes:
-        secure = self._policy.secure
-        return b"; Secure" if (scheme == "https" if secure is None else secure) else b""
 
-
-def _flags(max_age_sec: int) -> bytes:
-    return b"; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax" % max_age_sec
+def _flags(max_age_sec: int, *, is_secure: bool) -> bytes:
+    flags = b"; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax" % max_age_sec
+    return flags + b"; Secure" if is_secure else flags
 
 
 def ticket_candidates(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -147,6 +147,10 @@ class VisitorTokens:
         self._known[token] = claims
         return claims
 
+    def good_until(self, claims: Claims) -> int:
+        """Last moment (epoch ms) at which a token that was accepted once is accepted."""
+        return claims.iat + self._max_age_ms
+
     def is_due(self, claims: Claims, now_ms: int) -> bool:
         """Tell whether an owner's token is old enough to be signed anew (ENG-091)."""
         return now_ms - claims.iat >= self.refresh_after_ms

@@ -106,11 +106,11 @@ class Engine:
         queue.items.append((future, item))
         if not queue.busy:
             queue.busy = True
-            loop.call_soon(self._start, index, queue)
+            loop.call_soon(self._start, loop, index, queue)
         return future
 
-    def _start(self, index: _QueueKey, queue: _Queue) -> None:
-        task = asyncio.get_running_loop().create_task(self._flush(index, queue))
+    def _start(self, loop: asyncio.AbstractEventLoop, index: _QueueKey, queue: _Queue) -> None:
+        task = loop.create_task(self._flush(index, queue))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -154,6 +154,7 @@ class _Budgets:
         self._find = memory.bytes.find
         self._words = memory.words
         self._own, *self._others = memory.budget_spans(group)
+        self._start, self._buckets = self._own
         self._lower = memory.worker_index
         self._now = now
         self._used = array("Q", bytes(self._own.buckets * KEYS_BYTES))
@@ -161,9 +162,13 @@ class _Budgets:
 
     def take(self, place: Place, limit: int) -> Budget:
         now_ms = int(self._now() * 1000) & _START_MASK
-        bucket = self._own.bucket(place)
-        at = self._own_word(place, bucket)
-        start, own = _live(self._words[at], now_ms) if at else (-1, 0)
+        # Spelled out: this is on the way of every request.
+        bucket = self._start + place.spread % self._buckets * BUCKET_BYTES
+        found = self._find(place.print_bytes, bucket, bucket + KEYS_BYTES)
+        at, start, own = 0, -1, 0
+        if found >= 0:
+            at = (found + KEYS_BYTES) >> 3
+            start, own = _live(self._words[at], now_ms)
         if own >= limit:
             return _refused(limit, _left_ms(start, now_ms))
         if start < 0:

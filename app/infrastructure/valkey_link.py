@@ -52,6 +52,7 @@ class Link:
         self._waiting: deque[tuple[float, Reply]] = deque()
         self._out: list[bytes] = []
         self._alarm: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def call(self, command: Iterable[Any]) -> Any:
         """Reply to one command; redis.exceptions.ResponseError, LinkClosed, or a TimeoutError of redis-py."""
@@ -101,7 +102,9 @@ class Link:
         self._on_open()
 
     def _send(self, command: Iterable[Any]) -> Reply:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # kept, since asking for it costs a system call in Python 3.11
+            loop = self._loop = asyncio.get_running_loop()
         reply: Reply = loop.create_future()
         if self._writer is None or len(self._waiting) >= MAX_WAITING:
             reply.set_exception(LinkClosed("not connected" if self._writer is None else "too many calls under way"))

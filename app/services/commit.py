@@ -67,6 +67,7 @@ class CommitWaiter:
         self._bad_sign = -REFUSE_SEC
         self._failing = False
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         """Begin to listen to the drainer and to watch deadlines."""
@@ -95,7 +96,10 @@ class CommitWaiter:
             return True
         if epoch and epoch < line.epoch:
             return False
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        loop = self._loop
+        if loop is None:  # kept, since asking for it costs a system call in Python 3.11
+            loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
         self._order += 1
         heapq.heappush(line.heap, (seq, self._order, epoch, future))
         self._deadlines.append((mono() + DEADLINE_SEC, future))

@@ -45,6 +45,8 @@ class Visitor:
     """Presented door keys, at most 4."""
     crowd: Sequence[tuple[str, str]] = ()
     """Name and value of all ``qm_…`` cookies, filled in only when they are so many that some may have to go."""
+    known: tuple[VisitorRoom, int, Identity] | None = None
+    """What was read of him for a copy of a room, and until when (wall ms) that holds."""
 
 
 @dataclass(slots=True)
@@ -85,7 +87,14 @@ class Identifier:
         self._counts = counts
 
     def identify(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity:
-        """Read what ``visitor`` presents for ``room``. Costs no trip."""
+        """Read what ``visitor`` presents for ``room``. Costs no trip.
+
+        Good tokens stay good until they are too old, so that a visitor who asks again is not read again.
+        """
+        known = visitor.known
+        if known is not None and known[0] is room and now_ms <= known[1]:
+            return known[2]
+        refused = False
         claims, token = None, ""
         others: list[tuple[Claims, str]] = []
         presented = Presented.REFUSED if visitor.tokens else Presented.NONE
@@ -94,11 +103,15 @@ class Identifier:
             if type(verdict) is not Claims or verdict.handle:
                 # A handle is a place in a pre-queue; no room of this build has one.
                 self._counts.rejected_token(room.id, verdict if isinstance(verdict, Cause) else Cause.MALFORMED)
+                refused = True
             elif claims is None:
                 claims, token, presented = verdict, text, _VALID
             elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
                 others.append((verdict, text))
-        return Identity(_proof(room, visitor, presented, claims), claims, token, others)
+        identity = Identity(_proof(room, visitor, presented, claims), claims, token, others)
+        if claims is not None and not refused and not others:
+            visitor.known = room, self._tokens.good_until(claims), identity
+        return identity
 
     async def settle(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> Identity:
         """The identity with the token that is the visitor's own, when he brought several (VIS-227).

@@ -38,7 +38,8 @@ class TokenIssuer:
 
     def issue(self, room: VisitorRoom, visitor: Visitor, place: tuple[int, int], session: str | None) -> Issued:
         """Token of ``place`` (generation, ticket). ``session``: the ``qms_`` value to set beside it, if any."""
-        token = self._tokens.sign(room.id, *place, wall_ms())
+        generation, ticket = place
+        token = self._tokens.sign(room.id, generation, ticket, wall_ms())
         scheme = visitor.client.scheme
         cookies = [room.cookies.ticket(token, scheme)]
         if session is not None:

@@ -63,36 +63,19 @@ class BadHost(BadRequest):
     sentence = "The Host of this request cannot be read."
 
 
-class Head:
-    """A head that was understood."""
+class Fields:
+    """The header lines of a request that were understood, and what they say of framing.
 
-    __slots__ = (
-        "block",
-        "chunked",
-        "expects",
-        "headers",
-        "keep_alive",
-        "length",
-        "lines",
-        "method",
-        "minor",
-        "path",
-        "query",
-        "target",
-    )
+    Shared by all requests that bring the very same lines: nobody may change them.
+    """
 
-    def __init__(self, block: bytes, method: str, target: bytes, minor: int, headers: dict[bytes, bytes]) -> None:
-        """Framing members are set by ``parse_head``."""
-        self.block = block
-        """All bytes, without the empty line."""
-        self.method = method
-        self.target = target
-        self.path, _, self.query = target.partition(b"?")
-        self.minor = minor
-        """0 or 1, of HTTP/1.x."""
+    __slots__ = ("chunked", "expects", "headers", "keep_alive", "length", "lines")
+
+    def __init__(self, headers: dict[bytes, bytes], lines: list[tuple[bytes, bytes]] | None, minor: int) -> None:
+        """Framing members are set by ``parse_fields``."""
         self.headers = headers
         """By lower-case name; lines of one name are joined by ``, ``, cookies by ``; ``."""
-        self.lines: list[tuple[bytes, bytes]] | None = None
+        self.lines = lines
         """All lines in order, where a name came twice; None when ``headers`` already says everything."""
         self.length = 0
         """Content-Length; 0 when there is none."""
@@ -100,6 +83,22 @@ class Head:
         self.expects = False
         """The client waits for ``100 Continue``."""
         self.keep_alive = minor == 1
+
+
+class Head(Fields):
+    """A head that was understood."""
+
+    __slots__ = ("block", "method", "minor", "path", "query", "target")
+
+    def __init__(self, block: bytes, line: tuple[str, bytes, int], fields: Fields) -> None:
+        """``line``: what ``request_line`` read."""
+        super().__init__(fields.headers, fields.lines, 1)
+        self.length, self.chunked, self.expects = fields.length, fields.chunked, fields.expects
+        self.keep_alive = fields.keep_alive
+        self.block = block
+        """All bytes, without the empty line."""
+        self.method, self.target, self.minor = line
+        self.path, _, self.query = self.target.partition(b"?")
 
     def pairs(self) -> list[tuple[bytes, bytes]]:
         """All header lines as (lower-case name, value)."""
@@ -148,23 +147,28 @@ _read_line: Final = _Lines().__getitem__
 
 def parse_head(block: bytes) -> Head:
     """Read a head (without its empty line). Raises BadRequest, BadHost, MethodNotAllowed or Uncoded."""
-    lines = block.split(b"\r\n")
-    method, target, minor = request_line(lines[0])
-    del lines[0]
+    first, _, rest = block.partition(b"\r\n")
+    line = request_line(first)
+    return Head(block, line, parse_fields(rest, line[2]))
+
+
+def parse_fields(block: bytes, minor: int) -> Fields:
+    """Read header lines, without the line end of the last one. Raises like ``parse_head``."""
+    lines = block.split(b"\r\n") if block else []
     if len(lines) > LINES_MAX:
         raise Uncoded(f"A request may have {LINES_MAX} headers at most.", status=431)
     headers = dict(map(_read_line, lines))
-    head = Head(block, method, target, minor, headers)
+    fields = Fields(headers, None, minor)
     if len(headers) != len(lines):
-        head.lines = fields = list(map(_read_line, lines))
-        head.headers = headers = _joined_fields(fields)
-    _frame(head, headers)
-    return head
+        fields.lines = pairs = list(map(_read_line, lines))
+        fields.headers = headers = _joined_fields(pairs)
+    _frame(fields, headers, minor)
+    return fields
 
 
 def request_line(line: bytes) -> tuple[str, bytes, int]:
     """Method, target and minor version. Raises like ``parse_head``."""
-    return _short_line(line) if len(line) <= _SHORT_LINE_BYTES else _request_line(line)
+    return _short_line(line) if len(line) <= SHORT_LINE_BYTES else _request_line(line)
 
 
 def _request_line(line: bytes) -> tuple[str, bytes, int]:
@@ -192,7 +196,7 @@ def _request_line(line: bytes) -> tuple[str, bytes, int]:
     return method, target, minor
 
 
-_SHORT_LINE_BYTES: Final = 128
+SHORT_LINE_BYTES: Final = 128
 _short_line = lru_cache(2048)(_request_line)
 """The same few lines come again and again; lines with a token in them are longer and not kept."""
 
@@ -222,11 +226,11 @@ def _joined(key: bytes, earlier: bytes, value: bytes) -> bytes:
     return earlier + (b"; " if key == b"cookie" else b", ") + value
 
 
-def _frame(head: Head, headers: dict[bytes, bytes]) -> None:
+def _frame(fields: Fields, headers: dict[bytes, bytes], minor: int) -> None:
     """Host, length of the body, and what becomes of the connection."""
     host = headers.get(b"host")
     if host is None:
-        if head.minor:
+        if minor:
             raise BadHost
     elif not _is_good_host(host):
         raise BadHost
@@ -234,22 +238,22 @@ def _frame(head: Head, headers: dict[bytes, bytes]) -> None:
     if length is not None:
         if not length.isdigit():
             raise BadRequest
-        head.length = int(length[-18:]) if len(length.lstrip(b"0")) <= 18 else 10**18
+        fields.length = int(length[-18:]) if len(length.lstrip(b"0")) <= 18 else 10**18
     if b"transfer-encoding" in headers:
-        if length is not None or not head.minor or headers[b"transfer-encoding"].lower() != b"chunked":
+        if length is not None or not minor or headers[b"transfer-encoding"].lower() != b"chunked":
             raise BadRequest
-        head.chunked = True
+        fields.chunked = True
     connection = headers.get(b"connection")
     if connection is not None and connection != b"keep-alive":
         options = [option.strip() for option in connection.lower().split(b",")]
-        head.keep_alive = b"close" not in options and (head.minor == 1 or b"keep-alive" in options)
+        fields.keep_alive = b"close" not in options and (minor == 1 or b"keep-alive" in options)
     elif connection is not None:
-        head.keep_alive = True
-    if b"expect" in headers and head.minor:
+        fields.keep_alive = True
+    if b"expect" in headers and minor:
         if headers[b"expect"].lower() != b"100-continue":
             raise Uncoded("Only 100-continue can be expected of this server.", status=417)
-        head.expects = head.chunked or head.length > 0
-    if b"upgrade" in headers and (head.chunked or head.length):
+        fields.expects = fields.chunked or fields.length > 0
+    if b"upgrade" in headers and (fields.chunked or fields.length):
         raise BadRequest
 
 

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from app.core.errors import MethodNotAllowed
+from blueprints.edge.head import SHORT_LINE_BYTES, request_line
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
+
+LINES_KEPT: Final = 2048
 
 HotHandler = Callable[[HotRequest], Coroutine[Any, Any, HotReply]]
 """Answers one request. A QmError it raises becomes the error answer, anything else ``500 internal_error``.
@@ -19,16 +22,28 @@ It is run to its end even when the client has gone away: what it began (a commit
 """
 
 
+class HotRoute(NamedTuple):
+    """A request line that asks for a hot route."""
+
+    handler: HotHandler
+    method: str
+    path: str
+    query: bytes
+    minor: int
+    """0 or 1, of HTTP/1.x."""
+
+
 class HotTable:
     """Handlers by method and exact path. A path that is here with other methods answers ``405``."""
 
-    __slots__ = ("_allow", "routes")
+    __slots__ = ("_allow", "_lines", "routes")
 
     def __init__(self) -> None:
         """An empty table: every request goes to Sanic."""
         self.routes: dict[tuple[str, bytes], HotHandler] = {}
         """By (method, path)."""
         self._allow: dict[bytes, set[str]] = {}
+        self._lines: dict[bytes, HotRoute] = {}
 
     def add(self, method: str, path: str, handler: HotHandler) -> None:
         """Register a handler; ``/api/…`` also as ``/api/v1/…`` (VIS-002), GET also as HEAD unless that is taken.
@@ -52,6 +67,26 @@ class HotTable:
         if handler is not None or path not in self._allow:
             return handler
         return self._refuse
+
+    def route(self, line: bytes) -> HotRoute | None:
+        """The route that a request line asks for, None for anything else. Raises like ``head.request_line``.
+
+        Short lines are remembered: the same few come again and again.
+        """
+        known = self._lines.get(line)
+        if known is not None:
+            return known
+        method, target, minor = request_line(line)
+        path, _, query = target.partition(b"?")
+        handler = self.routes.get((method, path))
+        if handler is None:
+            return None
+        route = HotRoute(handler, method, path.decode("latin-1"), query, minor)
+        if len(line) <= SHORT_LINE_BYTES:
+            if len(self._lines) >= LINES_KEPT:
+                self._lines.clear()
+            self._lines[line] = route
+        return route
 
     async def _refuse(self, request: HotRequest) -> HotReply:
         allow = ", ".join(sorted(self._allow[request.path.encode("latin-1")]))

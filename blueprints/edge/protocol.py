@@ -19,7 +19,7 @@ from sanic.models.server_types import ConnInfo
 from app.core.errors import QmError
 from app.domain.client_address import Client
 from blueprints.edge.deadlines import Deadlines, Phase
-from blueprints.edge.head import LINE_MAX_BYTES, Head, parse_head, request_line
+from blueprints.edge.head import LINE_MAX_BYTES, Head
 from blueprints.edge.http import EdgeHttp
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
@@ -120,25 +120,32 @@ class EdgeProtocol(Deadlines):
 
     def _serve_fast(self, data: bytes) -> bool:
         """Begin to serve ``data`` if it is exactly one hot request; False leaves everything untouched."""
+        edge = self.edge
+        line_end = data.find(b"\r\n", 0, LINE_MAX_BYTES)
+        if line_end < 0:
+            return False
         try:
-            method, target, _ = request_line(data[: data.find(b"\r\n", 0, LINE_MAX_BYTES)])
-            handler = self.edge.hot.routes.get((method, target.partition(b"?")[0]))
-            if handler is None:
+            route = edge.hot.route(data[:line_end])
+            if route is None:
                 return False
-            end = data.find(b"\r\n\r\n", 0, FAST_HEAD_MAX_BYTES)
+            end = data.find(b"\r\n\r\n", line_end, FAST_HEAD_MAX_BYTES)
             if end < 0:
                 return False
-            head = parse_head(data[:end])
+            handler, method, path, query, minor = route
+            reading = edge.readings.read(
+                data[line_end + 2 : end], minor, self._peer, declared=self._is_declared, tls=self._tls
+            )
         except QmError:
             return False  # the task reads it again, and refuses it
-        length = head.length
-        if len(data) != end + 4 + length or length > self.request_max_size or head.chunked or head.expects:
+        fields = reading.fields
+        length = fields.length
+        if len(data) != end + 4 + length or length > self.request_max_size or fields.chunked or fields.expects:
             return False
         self._parked = False
         self._phase = Phase.HANDLER
         self._deadline = 0.0
-        request = self.hot_request(head, data[end + 4 :])
-        self._run = run = HotRun(self.loop, handler, request, head.keep_alive, self._finish)
+        request = HotRequest(method, path, query, reading, data[end + 4 :], edge.ids.next())
+        self._run = run = HotRun(self.loop, handler, request, fields.keep_alive, self._finish)
         run.start()
         return True
 
@@ -160,17 +167,9 @@ class EdgeProtocol(Deadlines):
             self.data_received(data)
 
     def hot_request(self, head: Head, body: bytes) -> HotRequest:
-        """The request object of a hot route."""
-        return HotRequest(
-            head.method,
-            head.path.decode("latin-1"),
-            head.query,
-            head.headers,
-            head.lines,
-            body,
-            self.client_of(head),
-            self.edge.ids.next(),
-        )
+        """A request of a hot route that came through the connection's task."""
+        reading = self.edge.readings.of(head, self._peer, declared=self._is_declared, tls=self._tls)
+        return HotRequest(head.method, head.path.decode("latin-1"), head.query, reading, body, self.edge.ids.next())
 
     def hot_answer(
         self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool

@@ -12,17 +12,11 @@ from urllib.parse import unquote_to_bytes
 
 from app.core.jsonbody import parse_object
 from app.domain.budget import Budget
-from app.domain.client_address import Client
-
-COOKIES_PER_NAME: Final = 4
-"""Of several cookies with one name the first 4 are read (VIS-227)."""
+from blueprints.edge.reading import Reading
 
 SHORT_QUERY_BYTES: Final = 80
 
 PARAMETERS_MAX: Final = 128
-COOKIES_MAX: Final = 512
-"""Above what any browser sends; what comes behind counts as not sent."""
-
 _DOCUMENT_DESTS: Final = (b"document", b"iframe", b"object", b"embed", b"frame")
 
 
@@ -30,50 +24,41 @@ class HotRequest:
     """One request, complete with its body."""
 
     __slots__ = (
-        "_cookies",
         "_query",
         "body",
         "budget",
         "client",
         "headers",
-        "lines",
         "method",
         "path",
         "query_bytes",
+        "reading",
         "request_id",
     )
 
     def __init__(
-        self,
-        method: str,
-        path: str,
-        query_bytes: bytes,
-        headers: dict[bytes, bytes],
-        lines: list[tuple[bytes, bytes]] | None,
-        body: bytes,
-        client: Client,
-        request_id: str,
+        self, method: str, path: str, query_bytes: bytes, reading: Reading, body: bytes, request_id: str
     ) -> None:
-        """See the attributes; ``lines`` are all header lines where a name came twice, else None."""
+        """See the attributes."""
         self.method = method
         """In capitals; ``HEAD`` is passed to the handler of ``GET``, which must then change nothing (VIS-039)."""
         self.path = path
         """As sent, ``/api/v1/…`` included."""
         self.query_bytes = query_bytes
         """Raw query, without the question mark."""
-        self.headers = headers
+        self.reading = reading
+        """What its header lines say; shared with other requests."""
+        self.headers = reading.headers
         """Values by lower-case name; several lines of one name are joined by ``, `` (cookies by ``; ``)."""
-        self.lines = lines
-        self.body = body
-        self.client = client
+        self.client = reading.client
         """Who asks: the only source of address, scheme and host."""
+        self.body = body
         self.request_id = request_id
         """26-character ULID, sent back as ``X-QM-Request-Id``."""
         self.budget: Budget | None = None
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
         self._query: Mapping[str, str] | None = None
-        self._cookies: dict[str, list[str]] | None = None
 
     @property
     def host(self) -> str:
@@ -103,20 +88,15 @@ class HotRequest:
 
     def multi(self, name: bytes) -> list[bytes]:
         """The values of all lines of this (lower-case) name."""
-        if self.lines is None:
+        lines = self.reading.fields.lines
+        if lines is None:
             value = self.headers.get(name)
             return [] if value is None else [value]
-        return [value for other, value in self.lines if other == name]
+        return [value for other, value in lines if other == name]
 
     def cookies(self, name: str) -> list[str]:
         """The first 4 values of the cookie ``name``, in the order sent."""
-        return self.jar().get(name, [])
-
-    def jar(self) -> dict[str, list[str]]:
-        """All cookies: by name the first 4 values, in the order sent."""
-        if self._cookies is None:
-            self._cookies = parse_cookies(self.headers.get(b"cookie"))
-        return self._cookies
+        return self.reading.jar().get(name, [])
 
     def json(self, *, empty_ok: bool = False) -> dict[str, Any]:
         """The body as a JSON object; raises BadJson or BodyTooLarge (VIS-041)."""
@@ -142,28 +122,6 @@ def _parse_query(raw: bytes) -> Mapping[str, str]:
 
 _parse_short = lru_cache(1024)(_parse_query)
 """``room=shop`` is what every tag of a shop sends; made-up queries push each other out."""
-
-
-def parse_cookies(raw: bytes | None) -> dict[str, list[str]]:
-    """Values by name of a joined Cookie header, at most 4 a name; quotes around a value are cut off.
-
-    Each byte becomes one character.
-    """
-    found: dict[str, list[str]] = {}
-    if not raw:
-        return found
-    for part in raw.decode("latin-1").split(";", COOKIES_MAX)[:COOKIES_MAX]:
-        name, equals, value = part.strip(" \t").partition("=")
-        if not equals:
-            continue
-        if value[:1] == '"' and len(value) > 1 and value[-1] == '"':
-            value = value[1:-1]
-        values = found.get(name)
-        if values is None:
-            found[name] = [value]
-        elif len(values) < COOKIES_PER_NAME:
-            values.append(value)
-    return found
 
 
 def is_navigation(headers: dict[bytes, bytes]) -> bool:

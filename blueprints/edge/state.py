@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.domain.client_address import NO_PROXY, ClientResolver
 from blueprints.edge.hot import HotTable
+from blueprints.edge.reading import Readings
 from blueprints.edge.request_id import RequestIds
 from blueprints.errors import ErrorPageHook
 
@@ -21,6 +22,7 @@ class EdgeState:
 
     hot: HotTable = field(default_factory=HotTable)
     resolver: ClientResolver = field(default_factory=lambda: ClientResolver(NO_PROXY))
+    readings: Readings = field(init=False)
     ids: RequestIds = field(default_factory=RequestIds)
     error_page: ErrorPageHook | None = None
     stopping: Callable[[], bool] = lambda: False
@@ -33,6 +35,10 @@ class EdgeState:
     """Hot handlers that run as tasks; kept here so that a lost connection does not end them."""
     _is_stopping: bool = False
     _looked_at: float = -1.0
+
+    def __post_init__(self) -> None:
+        """Readings rest on the resolver."""
+        self.readings = Readings(self.resolver)
 
     def is_stopping(self, now: float) -> bool:
         """What ``stopping`` says, asked ten times a second at most: behind it may be a lock of several processes."""

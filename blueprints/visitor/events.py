@@ -13,6 +13,8 @@ from sanic import Blueprint, Request, Sanic
 from app.core.errors import RateLimited
 from app.domain.cookies import ticket_candidates
 from app.services.stream_open import Opening, StreamOpener
+from blueprints.edge.head import Fields
+from blueprints.edge.reading import Reading
 from blueprints.edge.request import HotRequest
 from blueprints.sse import CONTENT_TYPE, HEADERS, ChunkSink
 from blueprints.visitor.request_reading import room_in_query, ticket_cookies, visitor_of
@@ -50,7 +52,7 @@ async def _open(qm: AppContext, request: Request) -> Opening:
     token = query.get("token") or None
     room_id = room_in_query(query)
     if room_id is None:
-        room_id = qm.visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(asked)))
+        room_id = qm.visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(asked.reading)))
     door = asked.header(b"x-qm-door-key")
     visitor = visitor_of(asked, room_id, token, (door,) if door else ())
     opener: StreamOpener = qm.visitor.stream_opener
@@ -95,7 +97,8 @@ def _as_hot(request: Request) -> HotRequest:
     }
     query = request.raw_url.partition(b"?")[2].partition(b"#")[0]
     ctx = request.ctx
-    return HotRequest(request.method, request.path, query, headers, None, b"", ctx.client, ctx.request_id)
+    reading = Reading(Fields(headers, None, 1), ctx.client)
+    return HotRequest(request.method, request.path, query, reading, b"", ctx.request_id)
 
 
 async def close_streams(app: Sanic[Any, Any]) -> None:

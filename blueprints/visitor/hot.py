@@ -47,11 +47,11 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
     """The handlers of one worker process."""
     check, status, join = CheckRoute(ctx), StatusRoute(ctx), JoinRoute(ctx)
     return {
-        ("GET", "/api/check"): check,
-        ("POST", "/api/check"): check,
+        ("GET", "/api/check"): check.answer,
+        ("POST", "/api/check"): check.answer,
         ("OPTIONS", "/api/check"): check.preflight,
-        ("GET", "/api/status"): status,
-        ("POST", "/api/join"): join,
+        ("GET", "/api/status"): status.answer,
+        ("POST", "/api/join"): join.answer,
     }
 
 
@@ -64,7 +64,7 @@ class CheckRoute:
         self._limit = ctx.settings.check_limit_per_min
         self._public_host = public_host(ctx)
 
-    async def __call__(self, request: HotRequest) -> HotReply:
+    async def answer(self, request: HotRequest) -> HotReply:
         """Answer a check; every answer to a page that may ask carries CORS headers (VIS-062)."""
         request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
         query = request.query
@@ -132,7 +132,7 @@ class StatusRoute:
         self._limiter = ctx.limiter
         self._limit = ctx.settings.status_limit_per_min
 
-    async def __call__(self, request: HotRequest) -> HotReply:
+    async def answer(self, request: HotRequest) -> HotReply:
         """Answer with the visitor state (VIS-157 … VIS-162)."""
         request.budget = budget = self._limiter.take("status", request.client.key, self._limit)
         if not budget.allowed:
@@ -141,7 +141,7 @@ class StatusRoute:
         token = query.get("token") or None
         room_id = room_in_query(query)
         if room_id is None:
-            room_id = self._visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(request)))
+            room_id = self._visitor.status.room_named_by(token, ticket_candidates(ticket_cookies(request.reading)))
         visitor = visitor_of(request, room_id, token)
         answer = await self._visitor.status.status(
             room_id, visitor, query.get("return"), read_only=request.method == "HEAD"
@@ -158,7 +158,7 @@ class JoinRoute:
         self._limit = ctx.settings.join_limit_per_min
         self._public_host = public_host(ctx)
 
-    async def __call__(self, request: HotRequest) -> HotReply:
+    async def answer(self, request: HotRequest) -> HotReply:
         """Answer with the visitor state and the place's token, after the commit (VIS-146 … VIS-149)."""
         request.budget = budget = self._limiter.take("join", request.client.key, self._limit)
         if not budget.allowed:

@@ -6,13 +6,14 @@ Source: chapters 3, 4 and 5 of docs/spec/03.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from app.core.errors import BadRequest, Forbidden, InvalidField
 from app.core.jsonbody import refuse_unknown
 from app.domain.cookies import DOOR_PREFIX, MAX_ROOMS, SESSION_PREFIX, TICKET_PREFIX
 from app.services.visitor_proof import Visitor
+from blueprints.edge.reading import Reading
 from blueprints.edge.request import HotRequest
 
 FORM_TYPES: Final = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
@@ -20,26 +21,36 @@ FORM_TYPES: Final = (b"text/plain", b"application/x-www-form-urlencoded", b"mult
 _OTHER_SITES: Final = (b"cross-site", b"same-site")
 
 
-def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: Sequence[str] = ()) -> Visitor:
+def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: tuple[str, ...] = ()) -> Visitor:
     """What ``request`` presents for a room; ``token`` and ``doors`` from elsewhere come before the cookies."""
-    agent = request.headers.get(b"user-agent", b"")
-    cookie = request.headers.get(b"cookie")
+    reading = request.reading
+    key = (room_id, token, doors)
+    visitor: Visitor | None = reading.memo.get(key)
+    if visitor is None:
+        visitor = _visitor_of(reading, room_id, token, doors)
+        reading.conclude(key, visitor)
+    return visitor
+
+
+def _visitor_of(reading: Reading, room_id: str, token: str | None, doors: tuple[str, ...]) -> Visitor:
+    agent = reading.headers.get(b"user-agent", b"")
+    cookie = reading.headers.get(b"cookie")
     if cookie is None:
-        return Visitor(request.client, agent, (token,) if token else (), (), doors)
-    jar = request.jar()
+        return Visitor(reading.client, agent, (token,) if token else (), (), doors)
+    jar = reading.jar()
     return Visitor(
-        request.client,
+        reading.client,
         agent,
         (token,) if token else jar.get(TICKET_PREFIX + room_id, ()),
         jar.get(SESSION_PREFIX + room_id, ()),
         doors or jar.get(DOOR_PREFIX + room_id, ()),
-        ticket_cookies(request) if cookie.count(b"qm_") >= MAX_ROOMS else (),
+        ticket_cookies(reading) if cookie.count(b"qm_") >= MAX_ROOMS else (),
     )
 
 
-def ticket_cookies(request: HotRequest) -> list[tuple[str, str]]:
+def ticket_cookies(reading: Reading) -> list[tuple[str, str]]:
     """Name and value of every cookie that may be a ticket's."""
-    jar = request.jar()
+    jar = reading.jar()
     return [(name, value) for name in jar if name.startswith(TICKET_PREFIX) for value in jar[name]]
 
 

@@ -27,7 +27,9 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
 from app.services.refused_tokens import ManyRefused
 from app.services.visitor_services import VisitorServices
+from blueprints.edge.head import Fields
 from blueprints.edge.hot import HotTable
+from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.errors import error_reply
@@ -94,6 +96,11 @@ class Site:
         self.table.extend(hot.routes(self.context))
         self.table.extend(leave.routes(self.context))
         self.policy: TrustPolicy = NO_PROXY
+        self._readings: dict[Any, Reading] = {}
+
+    def reading(self, raw: dict[bytes, bytes], client: Client) -> Reading:
+        """One reading for all requests with the same lines of the same client, as the edge keeps it."""
+        return self._readings.setdefault((client, tuple(raw.items())), Reading(Fields(raw, None, 1), client))
 
     async def stop(self) -> None:
         """End what runs in the background."""
@@ -207,7 +214,8 @@ class Browser:
         raw = {name.lower().encode(): value.encode("latin-1") for name, value in sent.items() if value is not None}
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         bare, _, query = path.partition("?")
-        return HotRequest(method, bare, query.encode(), raw, None, data, self.client(raw), "REQUEST")
+        reading = self.site.reading(raw, self.client(raw))
+        return HotRequest(method, bare, query.encode(), reading, data, "REQUEST")
 
     async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
         """Send a request and keep the cookies of the answer."""
