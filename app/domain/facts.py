@@ -35,6 +35,7 @@ class FactType(IntEnum):
     LAPSED = 17
     LEFT = 18
     EJECTED = 19
+    PURGED = 20
 
     @property
     def word(self) -> str:
@@ -66,6 +67,7 @@ class PromotedBy(IntEnum):
 
     TICK = 1
     JOIN = 2
+    FLUSH = 3
 
 
 class UnknownFact(ValueError):
@@ -133,12 +135,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """Passes given at the fact's ``at``; ``claim_end`` 0 when no run holds a slot."""
+    """Passes given at the fact's ``at``; ``claim_end`` 0 when no run holds a slot.
+
+    By a flush the runs span everybody in line: of their numbers those that wait get a pass. ``flushed`` says how many
+    they are, ``actor`` who did it; otherwise 0 and "".
+    """
 
     by: int
     pass_end: int
     claim_end: int
     runs: tuple[Run, ...]
+    flushed: int = 0
+    actor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +211,16 @@ class Ejected:
     actor: str
 
 
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """Everybody in line up to number ``up_to`` was dropped. ``waiting``, ``pre_queue``: how many people."""
+
+    up_to: int
+    waiting: int
+    pre_queue: int
+    actor: str
+
+
 FactBody = (
     RoomCreated
     | RoomUpdated
@@ -217,6 +235,7 @@ FactBody = (
     | Lapsed
     | Left
     | Ejected
+    | Purged
 )
 
 HEAD: Final = struct.Struct("<BBQ")
@@ -224,7 +243,10 @@ _JOINED: Final = struct.Struct("<I16sH8s16s16s16s")
 """ticket, ip, net, address, cookie, strict, loose: from ``net`` on the bytes of a ticket record."""
 _JOIN_WITHDRAWN: Final = struct.Struct("<IQ")
 _PROMOTED: Final = struct.Struct("<BQQ")
+_FLUSHED: Final = struct.Struct("<IB")
+"""Tickets, runs: behind the ends of a promotion by flush; the actor follows the runs."""
 _RUN: Final = struct.Struct("<IIB")
+_PURGED: Final = struct.Struct("<III")
 _ADMITTED: Final = struct.Struct("<IB16sQ")
 _ADMISSION_WITHDRAWN: Final = struct.Struct("<IQBQQQ")
 
@@ -330,18 +352,31 @@ def _decode_joined(body: bytes) -> Joined:
 
 def _encode_promoted(fact: Promoted) -> bytes:
     runs = b"".join(_RUN.pack(run.first, run.count, run.flags) for run in fact.runs)
-    return _PROMOTED.pack(fact.by, fact.pass_end, fact.claim_end) + runs
+    head = _PROMOTED.pack(fact.by, fact.pass_end, fact.claim_end)
+    if fact.by != PromotedBy.FLUSH:
+        return head + runs
+    return head + _FLUSHED.pack(fact.flushed, len(fact.runs)) + runs + fact.actor.encode()
 
 
 def _decode_promoted(body: bytes) -> Promoted:
     by, pass_end, claim_end = _PROMOTED.unpack_from(body)
-    runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[_PROMOTED.size :]))
-    return Promoted(by, pass_end, claim_end, runs)
+    if by != PromotedBy.FLUSH:
+        runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[_PROMOTED.size :]))
+        return Promoted(by, pass_end, claim_end, runs)
+    flushed, count = _FLUSHED.unpack_from(body, _PROMOTED.size)
+    first = _PROMOTED.size + _FLUSHED.size
+    last = first + count * _RUN.size
+    runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[first:last]))
+    return Promoted(by, pass_end, claim_end, runs, flushed, body[last:].decode())
 
 
 def _decode_ejected(body: bytes) -> Ejected:
     ticket, was = struct.unpack_from("<IB", body)
     return Ejected(ticket, was, body[5:].decode())
+
+
+def _decode_purged(body: bytes) -> Purged:
+    return Purged(*_PURGED.unpack_from(body), body[_PURGED.size :].decode())
 
 
 _TYPE_OF: Final[dict[type, FactType]] = {
@@ -358,6 +393,7 @@ _TYPE_OF: Final[dict[type, FactType]] = {
     Lapsed: FactType.LAPSED,
     Left: FactType.LEFT,
     Ejected: FactType.EJECTED,
+    Purged: FactType.PURGED,
 }
 
 _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
@@ -376,6 +412,7 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.LAPSED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
     FactType.LEFT: lambda f: _encode_tickets(f.tickets),
     FactType.EJECTED: lambda f: struct.pack("<IB", f.ticket, f.was) + f.actor.encode(),
+    FactType.PURGED: lambda f: _PURGED.pack(f.up_to, f.waiting, f.pre_queue) + f.actor.encode(),
 }
 
 _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
@@ -392,4 +429,5 @@ _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
     FactType.LAPSED: lambda b: Lapsed(b[0], _tickets(b[1:])),
     FactType.LEFT: lambda b: Left(_tickets(b)),
     FactType.EJECTED: _decode_ejected,
+    FactType.PURGED: _decode_purged,
 }

@@ -10,8 +10,9 @@ journal keeps apart and no fold reads (FLT-150).
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,10 +26,13 @@ from app.domain.facts import (
     Lapsed,
     Left,
     Promoted,
+    PromotedBy,
+    Purged,
     Released,
     RoomCreated,
     RoomDeleted,
     RoomUpdated,
+    Run,
     SlotGiven,
     SlotReleased,
     UnknownFact,
@@ -49,6 +53,11 @@ _NO_KEY: Final = bytes(16)
 _DOOR_SLOT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
 _BEFORE: Final = _DOOR_SLOT | Flag.ADMITTED_ONCE
 """What an admission takes from a pass and its withdrawal gives back."""
+_OWN: Final = Flag.FROM_PRE_QUEUE | Flag.HAS_FROM
+"""What a waiting ticket may have already, and keeps."""
+_WAITING: Final = re.compile(rb"\x01+")
+_RANGES: Final = 16
+"""Purges whose numbers are remembered (lua/lib/purge.lua)."""
 _GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
 
 
@@ -82,6 +91,8 @@ class RoomFold:
     salt: bytes = b""
     last_ticket: int = 0
     head: int = 0
+    purges: list[tuple[int, int]] = field(default_factory=list)
+    """First and last number of the lines that were purged, the latest of them. Their records still say WAITING."""
     tickets: bytearray = field(default_factory=bytearray)
     """Ticket records from number 1 on, whole chunks."""
     doors: bytearray = field(default_factory=bytearray)
@@ -152,6 +163,9 @@ class RoomFold:
                 self._withdraw_admission(fact)
             case Ejected():
                 self._eject(fact.ticket)
+            case Purged():
+                self.purges = [*self.purges, (self.head + 1, fact.up_to)][-_RANGES:]
+                self.head = max(self.head, fact.up_to)
             case RoomCreated():
                 self._create(at, fact)
             case RoomUpdated():
@@ -181,7 +195,7 @@ class RoomFold:
 
     def _promote(self, at: int, fact: Promoted) -> None:
         pass_end = self.ds(fact.pass_end)
-        for run in fact.runs:
+        for run in self._waiting_runs(fact.runs) if fact.by == PromotedBy.FLUSH else fact.runs:
             first, count, last = run.first, run.count, run.first + run.count - 1
             self._known(first)
             self._known(last)
@@ -193,8 +207,21 @@ class RoomFold:
             # One byte of every record of the run at a time: state, then flags.
             begin, end = (first - 1) * TICKET_BYTES, last * TICKET_BYTES
             self.tickets[begin:end:TICKET_BYTES] = bytes([TicketState.PASSED]) * count
-            self.tickets[begin + 1 : end : TICKET_BYTES] = bytes([run.flags]) * count
+            own = self.tickets[begin + 1 : end : TICKET_BYTES]
+            flags = bytes((old & _OWN) | run.flags for old in own) if any(own) else bytes([run.flags]) * count
+            self.tickets[begin + 1 : end : TICKET_BYTES] = flags
             self.head = max(self.head, last)
+        if fact.by == PromotedBy.FLUSH:  # the head went past those who had left, too
+            self.head = max(self.head, *(run.first + run.count - 1 for run in fact.runs))
+
+    def _waiting_runs(self, runs: Iterable[Run]) -> Iterator[Run]:
+        """Of each run the pieces that wait."""
+        for run in runs:
+            self._known(run.first + run.count - 1)
+            begin = (run.first - 1) * TICKET_BYTES
+            states = bytes(self.tickets[begin : begin + run.count * TICKET_BYTES : TICKET_BYTES])
+            for match in _WAITING.finditer(states):
+                yield Run(run.first + match.start(), match.end() - match.start(), run.flags)
 
     def _give_slots(self, fact: SlotGiven) -> None:
         claim_end = self.ds(fact.claim_end)

@@ -23,7 +23,8 @@ from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
 """``("t"|"d", chunk, bytes)`` · ``("r", offset, bytes)`` a piece of the bitmap · ``("o", [(cookie 8, n), …])`` ·
-``("i", [(address 8, count), …])`` · ``("in", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])``."""
+``("i", [(address 8, count), …])`` · ``("in", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])`` ·
+``("pu", [first and last number as 8 bytes, …])``."""
 
 MEMBERS: Final = 2000
 """Members of a hash or sorted set in one write: about 2 ms of the live store."""
@@ -35,6 +36,7 @@ _NET_ENTRY: Final = struct.Struct("<HI")
 _COOKIE: Final = struct.Struct("<24x8s40x")
 _ENDS: Final = struct.Struct("<8xIIII20x")
 """pass_end, claim_end, used_at, first_admitted of a door record."""
+_RANGE: Final = struct.Struct("<II")
 _UNDER_WAY: Final = re.compile(rb"[\x02\x03]")
 _NOT_WAITING: Final = re.compile(rb"[^\x01]")
 
@@ -82,6 +84,7 @@ class RoomImage:
         yield from _slices("in", _networks(places))
         yield from _slices("e", iter(self.deadlines.items()))
         yield from _slices("w", iter(self.at_door))
+        yield from _slices("pu", (_RANGE.pack(*purge) for purge in self.records.purges))
 
 
 def make_image(fold: RoomFold) -> RoomImage:
@@ -143,6 +146,7 @@ def _counted(fold: RoomFold, states: bytes, removed: int) -> dict[str, float]:
         "updated_at": fold.updated_at,
         "last_ticket": fold.last_ticket,
         "head": fold.head,
+        "purge_up_to": fold.purges[-1][1] if fold.purges else 0,
         "removed": removed,
         "active": states.count(TicketState.ACTIVE),
         "pending": pending,
@@ -222,13 +226,14 @@ def _owners(fold: RoomFold) -> Iterator[tuple[bytes, int]]:
 
 
 def _places(fold: RoomFold) -> Counter[tuple[int, bytes]]:
-    """Waiting tickets per (net, address)."""
+    """Waiting tickets per (net, address); whoever is said to wait up to the head was purged."""
     counts: Counter[tuple[int, bytes]] = Counter()
-    for _, chunk in _record_chunks(fold):
-        states = chunk[::TICKET_BYTES]
+    for k, chunk in _record_chunks(fold):
+        begin = max(0, fold.head - k * CHUNK)
+        states = chunk[::TICKET_BYTES][begin:]
         counts.update(
             place
-            for state, place in zip(states, _PLACE.iter_unpack(chunk), strict=True)
+            for state, place in zip(states, _PLACE.iter_unpack(chunk[begin * TICKET_BYTES :]), strict=True)
             if state == TicketState.WAITING
         )
     return counts

@@ -53,8 +53,8 @@ HEADER_FIELDS: Final = (
     "active",  # running sessions
     "pending",  # unused passes that hold a slot
     "passes_out",  # unused passes without a slot
-    "flush_up_to",  # reserved, 0
-    "purge_up_to",  # reserved, 0
+    "flush_up_to",  # records up to here may still have to get the pass of a flush; 0 = none
+    "purge_up_to",  # whoever is said to wait up to here, and is not waiting for a flush, was purged
     "opens_at",  # reserved, 0
     "phase",  # reserved, 0
     "places",  # reserved, 0

@@ -79,6 +79,31 @@ class EjectAnswer:
     seq: int = 0
 
 
+class LineCode(IntEnum):
+    """Outcome of a flush or purge."""
+
+    OK = 1
+    NO_ROOM = 2
+    BYPASSED = 3
+    """A flush of a room whose queue is off."""
+    SCHEDULED = 4
+    """A flush of a room whose doors are not open yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineAnswer:
+    """``waiting``, ``pre_queue``: people it was done to; ``seq``: mark of the fact to wait for."""
+
+    code: LineCode
+    generation: int = 0
+    waiting: int = 0
+    pre_queue: int = 0
+    seq: int = 0
+
+
+_FLUSH_REFUSED: Final = {RoomState.BYPASS: LineCode.BYPASSED, RoomState.SCHEDULED: LineCode.SCHEDULED}
+
+
 class EngineAdmin:
     """Operator calls. They raise RoomFenced (live state missing or being rebuilt) and StorageUnavailable."""
 
@@ -160,6 +185,24 @@ class EngineAdmin:
         if was == TicketState.NONE:
             return EjectAnswer(EjectCode.NO_TICKET)
         return EjectAnswer(EjectCode.OK, TicketState(was), mark(epoch, seq))
+
+    async def flush(self, room_id: RoomId, *, actor: str) -> LineAnswer:
+        """Give everybody who waits a pass. Fact: promoted by flush, unless nobody waits."""
+        reply = await self._call("flush", room_id, actor)
+        if reply[0] == RoomCode.NOROOM:
+            return LineAnswer(LineCode.NO_ROOM)
+        _, refused, gen, waiting, seq, epoch = _ok(reply, room_id)
+        if refused:
+            return LineAnswer(_FLUSH_REFUSED[refused], gen)
+        return LineAnswer(LineCode.OK, gen, waiting, 0, mark(epoch, seq))
+
+    async def purge(self, room_id: RoomId, *, actor: str) -> LineAnswer:
+        """Drop everybody in line and in the pre-queue. Fact: purged, unless nobody is there."""
+        reply = await self._call("purge", room_id, actor)
+        if reply[0] == RoomCode.NOROOM:
+            return LineAnswer(LineCode.NO_ROOM)
+        _, gen, waiting, pre_queue, seq, epoch = _ok(reply, room_id)
+        return LineAnswer(LineCode.OK, gen, waiting, pre_queue, mark(epoch, seq))
 
     async def figures(
         self, room_ids: Sequence[RoomId], *, detailed: Collection[RoomId] = ()

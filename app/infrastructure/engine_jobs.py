@@ -21,7 +21,7 @@ from app.infrastructure.lua_loader import LuaLoader
 
 Write = tuple[Any, ...]
 """One piece of a rebuilt room: ("t" | "d", chunk, bytes), ("r", byte offset, bytes), ("o" | "i", [(field, number), …]),
-("in", [(field, bytes), …]), ("e", [(ticket, due ds), …]), ("w", [ticket, …])."""
+("in", [(field, bytes), …]), ("e", [(ticket, due ds), …]), ("w", [ticket, …]), ("pu", [8 bytes, …])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _flat_write(write: Write) -> Iterator[Any]:
     kind, *values = write
     if kind in ("o", "i", "in", "e"):
         values = [value for pair in values[0] for value in pair]
-    elif kind == "w":
+    elif kind in ("w", "pu"):
         values = list(values[0])
     yield kind
     yield len(values)

@@ -71,6 +71,14 @@ class RoomKeys:
         """Sorted set: ticket number → ds at which a tick has to look at it."""
         return f"{self.base}{gen}:e"
 
+    def flushes(self, gen: int) -> str:
+        """List: flushes whose records have not all been written."""
+        return f"{self.base}{gen}:fl"
+
+    def purges(self, gen: int) -> str:
+        """List: first and last number of the lines that were purged, the latest of them."""
+        return f"{self.base}{gen}:pu"
+
     def at_door(self, gen: int) -> str:
         """Sorted set: ticket number → ticket number of holders who stand at the door."""
         return f"{self.base}{gen}:w"

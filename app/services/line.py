@@ -1,14 +1,18 @@
-"""What an operator does to a running line: pause, resume, bypass, rate, eject. Not here: whole rooms (rooms.py)."""
+"""What an operator does to a running line: pause, resume, bypass, rate, flush, purge, eject.
+
+Not here: whole rooms (rooms.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from app.core.errors import BadRequest, InvalidField, NoRoom, NoTicket
-from app.core.ids import Ticket
-from app.domain.room import RoomState
+from app.core.errors import BadRequest, InvalidField, NoRoom, NoTicket, QmError
+from app.core.ids import RoomId, Ticket
+from app.domain.room import Room, RoomState
 from app.domain.room_fields import BY_NAME, parse_patch
-from app.infrastructure.engine_admin import EjectCode, EngineAdmin
+from app.infrastructure.engine_admin import EjectCode, EngineAdmin, LineAnswer, LineCode
 from app.infrastructure.engine_results import TicketState
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
@@ -17,8 +21,24 @@ from app.services.rooms import CommitsFail, NotRecorded, RoomService, Saved
 TICKET_MAX: Final = 2**32 - 1
 
 
+class RoomScheduled(QmError):
+    """409 ``room_scheduled``: the doors of the room are not open yet (ENG-188)."""
+
+    status = 409
+    code = "room_scheduled"
+    sentence = "The doors of this room are not open yet. Nobody was let in."
+
+
+class RoomBypassed(QmError):
+    """409 ``room_bypassed``: the queue of the room is off (ENG-188)."""
+
+    status = 409
+    code = "room_bypassed"
+    sentence = "The queue of this room is off: everybody walks in already."
+
+
 class LineService:
-    """Acts on one line. State and rate act at once; an eject answers after its commit (ADM-134, ADM-135)."""
+    """Acts on one line. State and rate act at once; the others answer after their commit (ADM-134, ADM-135)."""
 
     def __init__(
         self, *, service: RoomService, engine: EngineAdmin, rooms: RoomDirectory, commits: CommitWaiter
@@ -45,19 +65,53 @@ class LineService:
         """``{"ratePerMinute": …}`` or ``{"rate": …}``. Raises BadRequest."""
         return await self._service.change(room_id, _only(body, "rate", "ratePerMinute"), actor=actor)
 
+    async def flush(self, room_id: str, *, actor: str) -> int:
+        """Let everybody in who waits now; how many they are (ENG-187).
+
+        Raises NoRoom, RoomScheduled, RoomBypassed, StorageUnavailable. Repeated, it lets in those who wait then.
+        """
+        answer = await self._sweep(room_id, lambda room: self._engine.flush(room, actor=actor))
+        return answer.waiting
+
+    async def purge(self, room_id: str, *, actor: str) -> tuple[int, int]:
+        """Drop everybody in line and in the pre-queue; how many of each (ENG-189).
+
+        Raises NoRoom, StorageUnavailable.
+        """
+        answer = await self._sweep(room_id, lambda room: self._engine.purge(room, actor=actor))
+        return answer.waiting, answer.pre_queue
+
+    async def _sweep(self, room_id: str, act: Callable[[RoomId], Awaitable[LineAnswer]]) -> LineAnswer:
+        """Do ``act`` to a whole line and wait for its commit, or for that of an act it found unfinished."""
+        room = await self._found(room_id)
+        answer = await act(room.id)
+        if answer.code is LineCode.NO_ROOM:
+            raise NoRoom
+        if answer.code is LineCode.SCHEDULED:
+            raise RoomScheduled
+        if answer.code is LineCode.BYPASSED:
+            raise RoomBypassed
+        if not await self._commits.wait(room.id, answer.generation, answer.seq):
+            raise NotRecorded
+        return answer
+
+    async def _found(self, room_id: str) -> Room:
+        """The room, read anew: its generation may have ended a moment ago. Refuses while commits fail."""
+        known = await self._rooms.find(room_id)
+        room = None if known is None else await self._rooms.reload(known.id)
+        if room is None:
+            raise NoRoom
+        if self._commits.refusing():
+            raise CommitsFail
+        return room
+
     async def eject(self, room_id: str, body: dict[str, Any], *, actor: str) -> tuple[Ticket, str]:
         """Cancel the pass and session of ``{"ticket": n}`` and send its holder to the back (ENG-191).
 
         Returns the number and the word for what it was. Raises BadRequest, NoRoom, NoTicket, StorageUnavailable.
         """
         ticket = _ticket(body)
-        known = await self._rooms.find(room_id)
-        # Read anew: the commit is waited for by generation, and the copy's may have ended a moment ago.
-        room = None if known is None else await self._rooms.reload(known.id)
-        if room is None:
-            raise NoRoom
-        if self._commits.refusing():
-            raise CommitsFail
+        room = await self._found(room_id)  # the commit is waited for by generation
         answer = await self._engine.eject(room.id, ticket, actor=actor)
         if answer.code is EjectCode.NO_ROOM:
             raise NoRoom

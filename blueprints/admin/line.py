@@ -1,4 +1,4 @@
-"""Acts on a room's line: pause, resume, state, rate, eject (05, section 10)."""
+"""Acts on a room's line: pause, resume, state, rate, flush, purge, eject (05, section 10)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ async def set_rate(call: Call) -> HTTPResponse:
     return _changed(call, await call.qm.line_service.set_rate(call.args[0], call.body(), actor=call.principal.name))
 
 
+async def flush(call: Call) -> HTTPResponse:
+    """Everybody who waits now is let in; answered after the commit."""
+    call.no_body()
+    room_id = call.args[0]
+    flushed = await call.qm.line_service.flush(room_id, actor=call.principal.name)
+    tell(call, "line_flushed", room=room_id, flushed=flushed)
+    return reply({"ok": True, "roomId": room_id, "flushed": flushed})
+
+
+async def purge(call: Call) -> HTTPResponse:
+    """Everybody in line and in the pre-queue is dropped; answered after the commit."""
+    call.no_body()
+    room_id = call.args[0]
+    waiting, pre_queue = await call.qm.line_service.purge(room_id, actor=call.principal.name)
+    tell(call, "line_purged", room=room_id, waiting=waiting, pre_queue=pre_queue)
+    return reply({"ok": True, "roomId": room_id, "purged": {"waiting": waiting, "preQueue": pre_queue}})
+
+
 async def eject(call: Call) -> HTTPResponse:
     """``{"ticket": n}``: cancel its pass and session; answered after the commit."""
     room_id = call.args[0]
@@ -54,5 +72,7 @@ ROUTES: Final = (
     Route("POST", "rooms/<id>/resume", resume, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/state", set_state, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/rate", set_rate, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/flush", flush, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/purge", purge, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/eject", eject, role=Role.OPERATOR),
 )

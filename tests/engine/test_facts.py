@@ -15,6 +15,8 @@ from app.domain.facts import (
     Lapsed,
     Left,
     Promoted,
+    PromotedBy,
+    Purged,
     RoomCreated,
     RoomDeleted,
     RoomUpdated,
@@ -30,6 +32,7 @@ from app.domain.facts import (
 from app.domain.layout import DoorRecord, TicketRecord, pack_header, unpack_header
 
 AT = 1_788_253_200_123
+FLUSHED = Promoted(PromotedBy.FLUSH, AT, AT + 1, (Run(1, 5, 3), Run(6, 900, 2)), 412, "Zoë")
 EVERY: list[FactBody] = [
     RoomCreated({"id": "shop", "name": "é/"}, bytes(range(16)), "op", 3, 1),
     RoomUpdated({"rate_per_minute": 9, "max_concurrent": None}, "système", "autotune", 2, AT),
@@ -37,6 +40,8 @@ EVERY: list[FactBody] = [
     Joined(7, b"i" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16, 256),
     JoinWithdrawn(7, 2**33),
     Promoted(1, AT, AT + 1, (Run(1, 5, 3), Run(7, 1, 0))),
+    FLUSHED,
+    Promoted(PromotedBy.FLUSH, AT, 0, (Run(6, 1, 2),), 1, ""),
     SlotGiven(AT, (1, 2, 4_000_000_000)),
     SlotReleased(2, (9,)),
     Admitted(7, 2, b"d" * 16, AT),
@@ -44,6 +49,7 @@ EVERY: list[FactBody] = [
     Lapsed(3, (1, 2)),
     Left((1,)),
     Ejected(7, 3, "Zoë"),
+    Purged(412, 400, 12, "Zoë"),
 ]
 
 

@@ -20,7 +20,7 @@ OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from(
             ("join", "join", "join", "again", "status", "status", "check", "check", "leave", "eject", "tick", "tick",
-             "late", "undo_join", "undo_admission", "state", "cap")
+             "late", "undo_join", "undo_admission", "state", "cap", "flush", "purge")
         ),
         st.integers(0, 30),
     ),
@@ -52,10 +52,10 @@ async def _join(world: World, model: Model, _: int) -> None:
 async def _again(world: World, model: Model, pick: int) -> None:
     browser = model.browsers[pick % len(model.browsers)]
     before = browser.ticket
-    state = (await world.ticket(before)).state
+    waits = (await world.status(browser, told=False, seen=False)).state in (ViewState.WAITING, ViewState.PAUSED)
     answer = await world.join(browser)
     if answer.code is JoinCode.CREATED:
-        assert state != TicketState.WAITING
+        assert not waits
         model.numbers.append(browser.ticket)
     elif answer.code is JoinCode.EXISTING:
         assert browser.ticket == before
@@ -97,6 +97,10 @@ async def _operate(world: World, model: Model, name: str, pick: int) -> None:
         await world.status(model.browsers[pick % len(model.browsers)])
     elif name == "leave":
         await world.leave(model.browsers[pick % len(model.browsers)])
+    elif name == "flush":
+        await world.admin.flush(ROOM, actor="op")
+    elif name == "purge":
+        await world.admin.purge(ROOM, actor="op")
     elif name == "eject":
         await world.admin.eject(ROOM, model.browsers[pick % len(model.browsers)].ticket, actor="op")
     else:
@@ -110,8 +114,13 @@ async def _operate(world: World, model: Model, name: str, pick: int) -> None:
 async def _invariants(world: World, model: Model) -> None:
     header = await world.header()
     last = header["last_ticket"]
+    if header["flush_up_to"]:  # whoever asks has his pass already, and each record is written when it is asked about
+        for n in range(1, last + 1):
+            await world.status(Browser(ticket=n), told=False, seen=False)
     records = {n: await world.ticket(n) for n in range(1, last + 1)}
     states = {n: record.state for n, record in records.items()}
+    for n in range(1, int(header["purge_up_to"]) + 1):
+        states[n] = TicketState.EJECTED if states[n] == TicketState.WAITING else states[n]
     waiting = [n for n in records if states[n] == TicketState.WAITING]
     passed = [n for n in records if states[n] == TicketState.PASSED]
     active = [n for n in records if states[n] == TicketState.ACTIVE]
@@ -141,7 +150,8 @@ async def _invariants(world: World, model: Model) -> None:
 
 async def _positions(world: World, model: Model) -> None:
     header = await world.header()
-    waiting = [n for n in range(1, header["last_ticket"] + 1) if (await world.ticket(n)).state == TicketState.WAITING]
+    behind = range(header["head"] + 1, header["last_ticket"] + 1)
+    waiting = [n for n in behind if (await world.ticket(n)).state == TicketState.WAITING]
     for browser in model.browsers:
         view = await world.status(browser, told=False, seen=False)
         if view.state in (ViewState.WAITING, ViewState.PAUSED):

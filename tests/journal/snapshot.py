@@ -37,7 +37,11 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "owners": owners,
         "addresses": addresses,
         "networks": networks,
-        "waiting": [n for n, record in enumerate(records, 1) if record.state == TicketState.WAITING],
+        "waiting": [
+            n
+            for n, record in enumerate(records, 1)
+            if record.state == TicketState.WAITING and n > header["purge_up_to"]
+        ],
         "due": sorted(int(n) for n in due),
     }
 

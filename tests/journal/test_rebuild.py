@@ -182,7 +182,7 @@ class Chance:
             ["join"] * 6
             + ["status"] * 3
             + ["check"] * 6
-            + ["leave", "eject", "undo_join", "undo_admission", "update"]
+            + ["leave", "eject", "undo_join", "undo_admission", "update", "flush", "purge"]
             + ["advance"] * 4
         )
         await getattr(self, name)()
@@ -210,6 +210,14 @@ class Chance:
     async def eject(self) -> None:
         if (who := self.pick()) is not None:
             await self.house.admin.eject(SHOP, self.people[who], actor="ann")
+
+    async def flush(self) -> None:
+        if secrets.randbelow(4) == 0:
+            await self.house.admin.flush(SHOP, actor="ann")
+
+    async def purge(self) -> None:
+        if secrets.randbelow(4) == 0:
+            await self.house.admin.purge(SHOP, actor="ann")
 
     async def undo_join(self) -> None:
         who = secrets.randbits(40)
@@ -244,6 +252,7 @@ async def test_it_is_the_same_byte_for_byte_after_any_history(house: House) -> N
     for _ in range(6):
         for _ in range(120):
             await chance.act()
+        await house.jobs.tick(SHOP)  # writes what a flush has left to be written
         before = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
         positions = {n: view.ahead for n, view in (await views(house, chance)).items()}
 

@@ -31,7 +31,7 @@ local function find(R, item)
   if presented == P.REFUSED then return nil, REASON.BAD_TOKEN end
   if gen ~= R.h.gen then return nil, REASON.STALE_GENERATION end
   local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
-  if not rec then return nil, REASON.EXPIRED end
+  if not rec then return nil, qm.reason_missing(R, n) end
   return n, rec, qm.prove(item, TAIL, rec)
 end
 

@@ -40,7 +40,7 @@ local function by_token(R, item, last)
   if presented == P.REFUSED then return nil, REASON.BAD_TOKEN end
   if gen ~= R.h.gen then return nil, REASON.STALE_GENERATION end
   local rec = n >= 1 and n <= last and qm.ticket_get(R, n)
-  if not rec then return nil, REASON.EXPIRED end
+  if not rec then return nil, qm.reason_missing(R, n) end
   local proof = qm.prove(item, TAIL, rec)
   if proof == 0 and byte(rec, 1) ~= T.ACTIVE then return nil, REASON.BAD_TOKEN end
   return carry_on(R, n, rec, proof, item)

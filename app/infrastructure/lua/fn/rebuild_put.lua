@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d (chunk, bytes) · r (byte offset,
---   bytes) · o, i, in (field, value, …) · e (ticket, ds, …) · w (ticket, …)
+--   bytes) · o, i, in (field, value, …) · e (ticket, ds, …) · w (ticket, …) · pu (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
 -- Facts: none
@@ -34,6 +34,10 @@ function put.w(g, kind, values)
   local scored = {}
   for i = 1, #values do scored[2 * i - 1], scored[2 * i] = values[i], values[i] end
   redis.call("ZADD", g .. kind, unpack(scored))
+end
+
+function put.pu(g, kind, values)
+  redis.call("RPUSH", g .. kind, unpack(values))
 end
 
 qm.fn("rebuild_put", {}, function(keys, args)

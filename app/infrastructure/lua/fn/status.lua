@@ -22,7 +22,7 @@ local function status(R, item)
   if presented == P.REFUSED then return gone(REASON.BAD_TOKEN) end
   if gen ~= R.h.gen then return gone(REASON.STALE_GENERATION) end
   local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
-  if not rec then return gone(REASON.EXPIRED) end
+  if not rec then return bypass and qm.view_bypass() or qm.view_missing(R, n) end
   local proof = qm.prove(item, TAIL, rec)
   local holds = qm.holds_session(R, n, rec, item, TAIL)
   if proof == 0 and not holds then return gone(REASON.BAD_TOKEN) end

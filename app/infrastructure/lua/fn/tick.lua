@@ -1,4 +1,4 @@
--- Purpose: Moves one room on: credit, ended passes and sessions, the door, then the line. Any number of instances may
+-- Purpose: Moves one room on: records of a flush, credit, ended passes and sessions, the door, then the line. Any number of instances may
 --   call it; the elapsed time is shared.
 -- Keys: header
 -- Args: none
@@ -15,6 +15,11 @@ qm.fn("tick", { "allow-oom" }, function(keys)
   if not R then return { code } end
   local h = R.h
   qm.accrue(h)
+  -- While a flush is being written there is time for nothing else; nobody waits but who has come since.
+  if not qm.flush_run(R) then
+    qm.room_close(R)
+    return { qm.CODE.OK, 0, 0, 0, 1, h.seq, h.epoch }
+  end
   local lapsed, ends_done = qm.deadlines_run(R)
   qm.deadlines_rescore(R)
   local door_done, paid, absent, line_done = true, 0, 0, true

@@ -6,6 +6,7 @@ qm.bind(function() pack, char, concat = struct.pack, string.char, table.concat e
 qm.FACT = {
   ROOM_CREATED = 1, ROOM_UPDATED = 2, ROOM_DELETED = 3, JOINED = 6, JOIN_WITHDRAWN = 7, PROMOTED = 10,
   SLOT_GIVEN = 11, SLOT_RELEASED = 12, ADMITTED = 13, ADMISSION_WITHDRAWN = 14, LAPSED = 17, LEFT = 18, EJECTED = 19,
+  PURGED = 20,
 }
 local LOG_VERSION = 1
 

@@ -9,7 +9,7 @@ local CHUNKS_A_CALL = 4
 local call, byte, sub, unpack_table
 qm.bind(function() call, byte, sub, unpack_table = redis.call, string.byte, string.sub, unpack end)
 
-local CHUNK, TICKET_BYTES = qm.CHUNK, qm.TICKET_BYTES
+local CHUNK, TICKET_BYTES, WAITING = qm.CHUNK, qm.TICKET_BYTES, qm.T.WAITING
 
 -- True when the last ticket of chunk `k` is old, or enough younger ones are over.
 local function is_due(R, k)
@@ -17,14 +17,20 @@ local function is_due(R, k)
   if last > h.head then return false end
   if h.head - last - h.active - h.pending - h.passes_out >= KEPT then return true end
   local rec = qm.ticket_get(R, last)
-  return rec == nil or qm.joined_of(rec) < h.wall - TTL_MS
+  if not rec then return true end
+  local joined = qm.joined_of(rec)
+  if joined == 0 then joined = qm.wall_of(h, qm.seen_of(rec)) end -- an ejected one has no times
+  return joined < h.wall - TTL_MS
 end
 
--- First eight bytes of the cookie digests in `data`, or nil when one of its tickets lives.
-local function owners_of(data)
-  local owners = {}
+-- First eight bytes of the cookie digests in `data` of chunk k, or nil when one of its tickets lives. Whoever waits before
+-- the head was purged (purge.lua), unless a flush has still to be written.
+local function owners_of(R, k, data)
+  local owners, purged_to = {}, R.h.flush_up_to == 0 and R.h.purge_up_to or 0
   for at = 1, #data, TICKET_BYTES do
-    if qm.is_live(byte(data, at)) then return nil end
+    local state = byte(data, at)
+    local is_purged = state == WAITING and k * CHUNK + (at - 1) / TICKET_BYTES < purged_to
+    if qm.is_live(state) and not is_purged then return nil end
     owners[#owners + 1] = sub(data, at + 24, at + 31)
   end
   return owners
@@ -32,7 +38,7 @@ end
 
 local function drop(R, k)
   local key = R.g .. "t" .. k
-  local owners = owners_of(call("GET", key) or "")
+  local owners = owners_of(R, k, call("GET", key) or "")
   if not owners then return false end
   if #owners > 0 then call("HDEL", R.g .. "o", unpack_table(owners)) end
   call("UNLINK", key, R.g .. "d" .. k)

@@ -36,6 +36,18 @@ function qm.ahead(R, n)
   return n - h.head - 1 - blocks_before(R, b) - count(R, from, n - 1)
 end
 
+-- Number of the `count`-th waiting ticket; count from 1 to the number of those who wait.
+function qm.nth_waiting(R, count_)
+  local h = R.h
+  local low, high = h.head + count_, h.last_ticket
+  if h.removed == 0 then return low end
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if middle - h.head - count(R, h.head + 1, middle) < count_ then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
 -- Marks waiting ticket n as gone from the line.
 function qm.line_remove(R, n)
   call("SETBIT", R.g .. "r", n, 1)

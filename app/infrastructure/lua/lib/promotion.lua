@@ -4,19 +4,16 @@
 local RUN = 64
 local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1000, 5000
 
-local call, byte, sub, pack, unpack_, concat, rep, unpack_table
+local call, byte, sub, char, pack, unpack_, concat, rep, unpack_table
 qm.bind(function()
-  call, byte, sub, pack, unpack_ = redis.call, string.byte, string.sub, struct.pack, struct.unpack
+  call, byte, sub, char, pack, unpack_ =
+    redis.call, string.byte, string.sub, string.char, struct.pack, struct.unpack
   concat, rep, unpack_table = table.concat, string.rep, unpack
 end)
 
 local T, FLAG, CHUNK = qm.T, qm.FLAG, qm.CHUNK
 local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
 local BOTH = FLAG.SLOT + FLAG.PAID
-
-local function fresh_door(R, pass_end, claim_end)
-  return pack(qm.DOOR_FORMAT, R.h.wall, 0, pass_end, claim_end, 0, 0, 0, 0) .. qm.NO_DOOR_KEY
-end
 
 local function promoted_fact(R, by, pass_end, claim_end, runs)
   local any_slot = false
@@ -46,12 +43,16 @@ local function new_walk(R)
   local claim_end = R.ds + qm.claim_ds(h)
   return {
     pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
-    paid_door = fresh_door(R, pass_end, claim_end), absent_door = fresh_door(R, pass_end, 0),
+    paid_door = qm.pass_bytes(h.wall, pass_end, claim_end), absent_door = qm.pass_bytes(h.wall, pass_end, 0),
     no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds,
   }
 end
 
 local PASSED_OVER, PASSED_PAID = "\2\0", "\2\3" -- state PASSED with flags none, and SLOT + PAID
+-- The same for a ticket with flags of its own, which it keeps.
+local function passed(kept, flags, plain)
+  return kept == 0 and plain or char(T.PASSED, kept + flags)
+end
 
 -- One ticket of a run; `rec` starts at `at` in `block`. Returns its new first two bytes and its door record, or nil
 -- for a ticket that left the line.
@@ -69,7 +70,7 @@ local function promote(R, walk, n, block, at)
     scores[#scores + 1] = walk.pass_end
     scores[#scores + 1] = n
     note_run(walk.runs, n, 0)
-    return PASSED_OVER, walk.absent_door
+    return passed(byte(block, at + 1), 0, PASSED_OVER), walk.absent_door
   end
   walk.paid = walk.paid + 1
   h.pending, h.credit = h.pending + 1, h.credit - 1
@@ -77,7 +78,7 @@ local function promote(R, walk, n, block, at)
   scores[#scores + 1] = due < walk.claim_end and due or walk.claim_end
   scores[#scores + 1] = n
   note_run(walk.runs, n, BOTH)
-  return PASSED_PAID, walk.paid_door
+  return passed(byte(block, at + 1), BOTH, PASSED_PAID), walk.paid_door
 end
 
 local function may_go_on(R, walk)

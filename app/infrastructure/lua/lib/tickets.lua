@@ -8,6 +8,7 @@ qm.bind(function()
 end)
 
 local CHUNK, TICKET_BYTES, DOOR_BYTES = qm.CHUNK, qm.TICKET_BYTES, qm.DOOR_BYTES
+local WAITING = qm.T.WAITING
 local DOOR_FORMAT = "<I6BxI4I4I4I4I4I4"
 qm.DOOR_FORMAT = DOOR_FORMAT
 qm.NO_DOOR_KEY = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
@@ -18,12 +19,15 @@ function qm.place(n)
   return k, n - 1 - k * CHUNK
 end
 
--- Ticket record of n (72 bytes), or nil when there is none.
+-- Ticket record of n (72 bytes), or nil when there is none. May write: a ticket that a flush promoted is written when it
+-- is asked about (flush.lua).
 function qm.ticket_get(R, n)
   local k, i = qm.place(n)
   local rec = call("GETRANGE", R.g .. "t" .. k, i * TICKET_BYTES, i * TICKET_BYTES + TICKET_BYTES - 1)
-  if #rec == TICKET_BYTES and byte(rec, 1) ~= 0 then return rec end
-  return nil
+  local state = byte(rec, 1)
+  if #rec ~= TICKET_BYTES or state == 0 then return nil end
+  if state == WAITING and n <= R.h.head then return qm.ticket_settle(R, n, rec) end
+  return rec
 end
 
 -- Overwrites the bytes of n's ticket record from offset `at` on.
@@ -74,6 +78,11 @@ function qm.door_bytes(d)
   return pack(DOOR_FORMAT, d.passed_at, d.before, d.pass_end, d.claim_end, d.used, d.first, d.admitted, d.seq) .. d.key
 end
 
+-- Door record of a pass that nobody has used.
+function qm.pass_bytes(passed_at, pass_end, claim_end)
+  return pack(DOOR_FORMAT, passed_at, 0, pass_end, claim_end, 0, 0, 0, 0) .. qm.NO_DOOR_KEY
+end
+
 -- Writes the whole door record of n.
 function qm.door_put(R, n, d)
   local k, i = qm.place(n)
@@ -97,9 +106,14 @@ function qm.ticket_room(R, n)
   if i == 0 then allocate(R.g .. "t" .. k, CHUNK * TICKET_BYTES) end
 end
 
+-- Makes room for door records in the chunk of n.
+function qm.door_room(R, n)
+  allocate(R.g .. "d" .. qm.place(n), CHUNK * DOOR_BYTES)
+end
+
 -- Moves the head to n and makes room for door records where it enters a chunk.
 function qm.head_to(R, n)
   local k = qm.place(n)
-  if R.h.head == 0 or qm.place(R.h.head) ~= k then allocate(R.g .. "d" .. k, CHUNK * DOOR_BYTES) end
+  if R.h.head == 0 or qm.place(R.h.head) ~= k then qm.door_room(R, n) end
   R.h.head = n
 end

@@ -14,6 +14,12 @@ function qm.view_gone(reason)
   return pack(FORMAT, V.GONE, reason, 0, 0, 0, 0, 0, 0, 0, 0), V.GONE
 end
 
+-- View of number n of this generation that has no record (any more).
+function qm.view_missing(R, n)
+  local reason = qm.reason_missing(R, n)
+  return pack(FORMAT, V.GONE, reason, reason == REASON.EJECTED and 1 or 0, 0, 0, 0, 0, 0, 0, 0), V.GONE
+end
+
 -- View of a bypassed room.
 function qm.view_bypass()
   return pack(FORMAT, V.BYPASS, 0, 0, 0, 0, 0, 0, 0, 0, 0), V.BYPASS

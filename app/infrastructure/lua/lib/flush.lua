@@ -1,0 +1,144 @@
+-- A flush (ENG-187): everybody who waits has a pass from one step on. The step decides all of it and writes little: the
+-- head is past the line, the counters are right, and one entry of list `fl` says who got what. Records and deadlines
+-- follow in slices, by ticks, or at once for a ticket that is asked about. Until then a record that says WAITING before
+-- the head is read by that entry, or else by the purge that dropped it (purge.lua).
+--
+-- Entry: cursor (records up to here are written), up to, slots up to (u32), passedAt (u48), passEnd, claimEnd (u32 ds).
+
+local LIMIT, RUN = 1000, 64
+local FORMAT = "<I4I4I4I6I4I4"
+
+local call, byte, sub, char, pack, unpack_, concat, min, unpack_table
+qm.bind(function()
+  call, byte, sub, char, pack, unpack_ =
+    redis.call, string.byte, string.sub, string.char, struct.pack, struct.unpack
+  concat, min, unpack_table = table.concat, math.min, unpack
+end)
+
+local T, FLAG, CHUNK = qm.T, qm.FLAG, qm.CHUNK
+local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
+local BOTH = FLAG.SLOT + FLAG.PAID
+
+local function entry_bytes(f)
+  return pack(FORMAT, f.cursor, f.up_to, f.slot_to, f.passed_at, f.pass_end, f.claim_end)
+end
+
+local function entry_of(data)
+  local cursor, up_to, slot_to, passed_at, pass_end, claim_end = unpack_(FORMAT, data)
+  return {
+    cursor = cursor, up_to = up_to, slot_to = slot_to, passed_at = passed_at, pass_end = pass_end,
+    claim_end = claim_end, slot_door = qm.pass_bytes(passed_at, pass_end, claim_end),
+    plain_door = qm.pass_bytes(passed_at, pass_end, 0),
+  }
+end
+
+-- Flags and door record of ticket n by entry f, and when a tick has to look at it.
+local function pass_of(R, f, n, flags, seen)
+  if n > f.slot_to then return flags + FLAG.PAID, f.plain_door, f.pass_end end
+  return flags + BOTH, f.slot_door, min(f.claim_end, seen + R.absent_ds + 1)
+end
+
+-- The flush that ticket n, not written yet, got its pass by; nil = none.
+local function flush_of(R, n)
+  if n > R.h.flush_up_to then return nil end
+  local entries = call("LRANGE", R.g .. "fl", 0, -1)
+  for i = 1, #entries do
+    local f = entry_of(entries[i])
+    if n > f.cursor and n <= f.up_to then return f end
+  end
+  return nil
+end
+
+-- What ticket n before the head is whose record `rec` still says WAITING. A pass is written at once.
+function qm.ticket_settle(R, n, rec)
+  local f = flush_of(R, n)
+  if not f then return qm.purged_record(rec) end
+  local flags, door, due = pass_of(R, f, n, byte(rec, 2), qm.seen_of(rec))
+  local k, i = qm.place(n)
+  local head = char(T.PASSED, flags)
+  qm.door_room(R, n)
+  qm.ticket_put(R, n, 0, head)
+  call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, door)
+  qm.deadline_set(R, n, due)
+  return head .. sub(rec, 3)
+end
+
+-- Writes the records of at most RUN neighbours after the cursor; returns how many numbers it went.
+local function write_run(R, f, scores)
+  local first = f.cursor + 1
+  local k, i = qm.place(first)
+  local count = min(RUN, CHUNK - i, f.up_to - f.cursor)
+  qm.door_room(R, first)
+  local key, door_key = R.g .. "t" .. k, R.g .. "d" .. k
+  local block = call("GETRANGE", key, i * TICKET_BYTES, (i + count) * TICKET_BYTES - 1)
+  local old_doors = call("GETRANGE", door_key, i * DOOR_BYTES, (i + count) * DOOR_BYTES - 1)
+  local tickets, doors = {}, {}
+  for j = 0, count - 1 do
+    local at, at_door, n = j * TICKET_BYTES + 1, j * DOOR_BYTES + 1, first + j
+    if byte(block, at) == T.WAITING then
+      local flags, door, due = pass_of(R, f, n, byte(block, at + 1), (unpack_("<I4", block, at + 4)))
+      tickets[j + 1] = char(T.PASSED, flags) .. sub(block, at + 2, at + TICKET_BYTES - 1)
+      doors[j + 1] = door
+      scores[#scores + 1] = due
+      scores[#scores + 1] = n
+    else -- left the line before, or was asked about since
+      tickets[j + 1] = sub(block, at, at + TICKET_BYTES - 1)
+      doors[j + 1] = sub(old_doors, at_door, at_door + DOOR_BYTES - 1)
+    end
+  end
+  call("SETRANGE", key, i * TICKET_BYTES, concat(tickets))
+  call("SETRANGE", door_key, i * DOOR_BYTES, concat(doors))
+  f.cursor = f.cursor + count
+  return count
+end
+
+-- Writes what flushes have left to be written, at most LIMIT numbers. Returns false when more is left.
+function qm.flush_run(R)
+  local h, key, left = R.h, R.g .. "fl", LIMIT
+  while h.flush_up_to > 0 do
+    local data = call("LINDEX", key, 0)
+    if not data then
+      h.flush_up_to = 0
+      break
+    end
+    local f, scores = entry_of(data), {}
+    while f.cursor < f.up_to and left > 0 do left = left - write_run(R, f, scores) end
+    if #scores > 0 then call("ZADD", R.g .. "e", unpack_table(scores)) end
+    if f.cursor < f.up_to then
+      call("LSET", key, 0, entry_bytes(f))
+      return false
+    end
+    call("LPOP", key)
+  end
+  return true
+end
+
+local function flushed_fact(R, f, first, waiting, actor)
+  local runs = {}
+  if f.slot_to >= first then runs[1] = pack("<I4I4B", first, f.slot_to - first + 1, BOTH) end
+  if f.up_to > f.slot_to then
+    runs[#runs + 1] = pack("<I4I4B", f.slot_to + 1, f.up_to - f.slot_to, FLAG.PAID)
+  end
+  local claim = f.slot_to >= first and qm.wall_of(R.h, f.claim_end) or 0
+  local head = pack("<BI8I8I4B", qm.BY.FLUSH, qm.wall_of(R.h, f.pass_end), claim, waiting, #runs)
+  return qm.fact(R, qm.FACT.PROMOTED, head .. concat(runs) .. actor)
+end
+
+-- Gives everybody who waits a pass; returns the seq to wait for. Those at the door come first, they are older.
+function qm.flush_line(R, actor)
+  local h, waiting = R.h, qm.waiting(R.h)
+  qm.door_serve(R)
+  local slots = waiting
+  if h.max_concurrent > 0 then slots = min(waiting, math.max(0, h.max_concurrent - h.active - h.pending)) end
+  local first = h.head + 1
+  local f = {
+    cursor = h.head, up_to = h.last_ticket, slot_to = slots == 0 and h.head or qm.nth_waiting(R, slots),
+    passed_at = h.wall, pass_end = R.ds + h.passed_ttl * 10, claim_end = R.ds + qm.claim_ds(h),
+  }
+  call("RPUSH", R.g .. "fl", entry_bytes(f))
+  h.flush_up_to = f.up_to
+  h.pending, h.passes_out = h.pending + slots, h.passes_out + waiting - slots
+  h.now_passes = h.now_passes + waiting
+  qm.line_emptied(R)
+  return flushed_fact(R, f, first, waiting, actor)
+end
