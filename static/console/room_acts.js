@@ -38,6 +38,43 @@ function askBypass(id) {
   });
 }
 
+/** How many a flush lets in, and the places there are for them (CON-103). */
+function FlushWords({ id }) {
+  const room = roomOf(id).value;
+  const [waiting, cap] = [room?.waiting ?? 0, room?.maxConcurrent ?? null];
+  const places = cap === null ? t("flush.nocap") : rich("flush.cap", { cap: html`<b>${number(cap)}</b>`, free: html`<b>${number(Math.max(0, cap - (room.occupancy ?? 0)))}</b>` });
+  return html`${rich("flush.body", { n: html`<b>${number(waiting)}</b>` })} ${places}`;
+}
+
+/** How many a purge drops (CON-104). */
+function PurgeWords({ id }) {
+  const room = roomOf(id).value;
+  return html`${rich("purge.body", { n: html`<b>${number(room?.waiting)}</b>`, p: html`<b>${number(room?.preQueue)}</b>` })}`;
+}
+
+/** What is done to a whole line, in the words of each; neither can be undone, so both ask. */
+const SWEEPS = {
+  flush: { Words: FlushWords, title: "flush.title", act: "flush.act", done: "flush.done", count: ({ flushed }) => flushed },
+  purge: { Words: PurgeWords, title: "purge.title", act: "purge.act", done: "purge.done", count: ({ purged }) => purged.waiting + purged.preQueue, bad: true },
+};
+
+function askSweep(id, path) {
+  const { name } = roomOf(id).peek();
+  const { Words, title, act, done, count, bad } = SWEEPS[path];
+  openPanel(Confirm, {
+    roomId: id,
+    title: t(title, { name }),
+    body: html`<${Words} id=${id} />`,
+    keep: t("cancel"),
+    act: t(act),
+    bad,
+    run: async () => {
+      const answer = await ask("POST", `/rooms/${encodeURIComponent(id)}/${path}`, {});
+      announce(t(done, { name, n: number(count(answer)) }));
+    },
+  });
+}
+
 /** A button whose word changes between `words`: as wide as the widest of them, in every language. */
 function Swap({ words, shown }) {
   return html`<span class="swap">${words.map((word) => html`<span class=${word === shown ? "" : "swap-off"} data-word=${word} aria-hidden=${word !== shown}>${word}</span>`)}</span>`;
@@ -89,8 +126,11 @@ export function Links({ id, room }) {
     announce(t("link.copied"));
     setTimeout(() => setCopied(false), COPIED_MS);
   };
+  const sweeps = { type: "button", class: "quiet", disabled: Boolean(room.recovering), "aria-haspopup": "dialog", onKeyDown: onePressPerKey };
   return html`
     <div class="links">
+      <button ...${sweeps} onClick=${() => askSweep(id, "flush")}>${t("flush")}</button>
+      <button ...${sweeps} onClick=${() => askSweep(id, "purge")}>${t("purge")}</button>
       <button type="button" class="quiet" aria-haspopup="dialog" onClick=${() => openPanel(Visitors, { roomId: id })}>${t("visitors")}</button>
       <button type="button" class="quiet" onClick=${copy}><${Swap} words=${[t("link.copy"), t("link.copied")]} shown=${copied ? t("link.copied") : t("link.copy")} /></button>
     </div>

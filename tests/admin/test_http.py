@@ -165,6 +165,8 @@ def test_it_refuses_names_that_a_route_does_not_list(owner: Caller, room: str) -
         "sse-ticket",
         f"rooms/{room}/state",
         f"rooms/{room}/eject",
+        f"rooms/{room}/flush",
+        f"rooms/{room}/purge",
     ):
         answer = owner("POST", f"/api/admin/{path}", {"stat": "paused"})
         assert code(answer) == (400, "unknown_field")

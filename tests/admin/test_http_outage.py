@@ -58,6 +58,8 @@ def test_the_key_reads_health_and_settings_while_valkey_hangs_and_nothing_is_cla
                 ("POST", "rooms", {"id": "shop", "name": "x"}),
                 ("POST", "rooms", {"id": "new", "targetUrl": TARGET}),
                 ("POST", "rooms/shop/eject", {"ticket": 1}),
+                ("POST", "rooms/shop/flush", None),
+                ("POST", "rooms/shop/purge", None),
                 ("DELETE", "rooms/shop", None),
                 ("POST", "sse-ticket", None),
             ):

@@ -260,6 +260,8 @@ def test_nothing_can_be_done_to_a_room_that_is_none(owner: Caller) -> None:
         ("POST", "nope/state", {"state": "paused"}),
         ("POST", "nope/rate", {"rate": 1}),
         ("POST", "nope/eject", {"ticket": 1}),
+        ("POST", "nope/flush", None),
+        ("POST", "nope/purge", {}),
         ("GET", "no%20room", None),
         ("GET", "%00", None),
         ("GET", "no%2Froom", None),

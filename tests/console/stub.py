@@ -261,6 +261,14 @@ async def eject(request: Request, room_id: str) -> response.HTTPResponse:
     return response.json({"ok": True, "roomId": room_id, "ticket": ticket, "was": "waiting"})
 
 
+@app.post("/api/admin/rooms/<room_id:str>/<act:flush|purge>")
+async def sweep(_: Request, room_id: str, act: str) -> response.HTTPResponse:
+    room = state.rooms[room_id]
+    waiting, room["waiting"] = room["waiting"], 0
+    done = {"flushed": waiting} if act == "flush" else {"purged": {"waiting": waiting, "preQueue": 0}}
+    return response.json({"ok": True, "roomId": room_id, **done})
+
+
 @app.delete("/api/admin/rooms/<room_id:str>")
 async def delete(_: Request, room_id: str) -> response.HTTPResponse:
     del state.rooms[room_id]

@@ -49,6 +49,37 @@ def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page]
     assert stub.sent("/rooms/shop/state") == [{"state": "bypass"}]
 
 
+@pytest.mark.req("CON-094")
+@pytest.mark.req("CON-103")
+@pytest.mark.req("CON-104")
+@pytest.mark.parametrize(
+    ("act", "question", "verb"),
+    [
+        ("flush", "Let all 38 waiting visitors in now? The room holds 500, 388 places are free.", "Let them in"),
+        ("purge", "Drop all 38 waiting visitors and 0 in the pre-queue? The room stays.", "Drop the line"),
+    ],
+)
+def test_it_asks_before_a_whole_line_is_let_in_or_dropped(
+    signed_in: Callable[..., Page], stub: Stub, act: str, question: str, verb: str
+) -> None:
+    page = signed_in()
+    button = card(page, "Shop").get_by_role("button", name=act.capitalize())
+    button.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".box-body")).to_have_text(question)
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert stub.sent(f"/rooms/shop/{act}") == []
+
+    button.click()
+    stub.room("shop", waiting=41)
+    expect(dialog).to_contain_text("41 waiting visitors")
+    dialog.get_by_role("button", name=verb).dblclick()
+    expect(dialog).to_have_count(0)
+    assert stub.sent(f"/rooms/shop/{act}") == [{}]
+
+
 def test_it_never_shows_a_failed_act_as_done(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     stub.set(
