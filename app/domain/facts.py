@@ -376,7 +376,8 @@ def _decode_ejected(body: bytes) -> Ejected:
 
 
 def _decode_purged(body: bytes) -> Purged:
-    return Purged(*_PURGED.unpack_from(body), body[_PURGED.size :].decode())
+    up_to, waiting, pre_queue = _PURGED.unpack_from(body)
+    return Purged(up_to, waiting, pre_queue, body[_PURGED.size :].decode())
 
 
 _TYPE_OF: Final[dict[type, FactType]] = {
