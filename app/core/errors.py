@@ -154,3 +154,9 @@ class StorageUnavailable(Unavailable):
 def snake(name: str) -> str:
     """``ratePerMinute`` → ``rate_per_minute``."""
     return "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_")
+
+
+def camel(name: str) -> str:
+    """``rate_per_minute`` → ``ratePerMinute``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

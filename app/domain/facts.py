@@ -87,13 +87,15 @@ class RoomCreated:
 
 @dataclass(frozen=True, slots=True)
 class RoomUpdated:
-    """``changes``: new values by snake_case field name; ``updated_at``: wall ms."""
+    """``changes``: new values by snake_case field name; ``updated_at``: wall ms; ``figures``: what an automatic change
+    rests on, its leader's epoch among them."""
 
     changes: dict[str, Any]
     actor: str
     why: str
     cfg_ver: int
     updated_at: int
+    figures: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,13 +338,14 @@ def _encode_updated(fact: RoomUpdated) -> bytes:
             "why": fact.why,
             "cfg_ver": fact.cfg_ver,
             "updated_at": fact.updated_at,
+            **({} if fact.figures is None else {"figures": fact.figures}),
         }
     )
 
 
 def _decode_updated(body: bytes) -> RoomUpdated:
     raw = ujson.loads(body)
-    return RoomUpdated(raw["changes"], raw["actor"], raw["why"], raw["cfg_ver"], raw["updated_at"])
+    return RoomUpdated(raw["changes"], raw["actor"], raw["why"], raw["cfg_ver"], raw["updated_at"], raw.get("figures"))
 
 
 def _decode_joined(body: bytes) -> Joined:

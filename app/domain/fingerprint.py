@@ -89,6 +89,18 @@ _known_fingerprints = lru_cache(16384)(_fingerprints)
 """Of the visitors who were here last: a page asks every few seconds."""
 
 
+def _arrival(digester: Digester, packed: bytes, header: bytes) -> bytes:
+    return digester.address(packed) + digester.loose(packed, clean_agent(header))[:ADDRESS_BYTES]
+
+
+_known_arrival = lru_cache(16384)(_arrival)
+
+
+def arrival(digester: Digester, client: Client, header: bytes) -> bytes:
+    """16 bytes by which arrivals are counted (ENG-217): those of the address, then those of address and agent."""
+    return (_arrival if len(header) > AGENT_MAX_CHARS else _known_arrival)(digester, client.packed, header)
+
+
 def network_of(packed: bytes) -> bytes:
     """What counts as one address (ENG-106): 4 bytes of IPv4, mapped or not, or the /64 of IPv6."""
     return packed[12:] if packed.startswith(_MAPPED_V4) else packed[:8]

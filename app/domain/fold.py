@@ -39,6 +39,7 @@ from app.domain.facts import (
     Why,
     decode_body,
 )
+from app.domain.fold_marks import marks_after, marks_of_new_room
 from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag
 from app.domain.ticket_state import TicketState
 
@@ -89,6 +90,8 @@ class RoomFold:
     config: dict[str, Any] = field(default_factory=dict)
     """RoomConfig by snake_case field name."""
     salt: bytes = b""
+    marks: dict[str, str] = field(default_factory=dict)
+    """JSON texts that the live store keeps beside the configuration (lua/lib/change.lua)."""
     last_ticket: int = 0
     head: int = 0
     purges: list[tuple[int, int]] = field(default_factory=list)
@@ -170,6 +173,7 @@ class RoomFold:
                 self._create(at, fact)
             case RoomUpdated():
                 self.config.update(fact.changes)
+                self.marks = marks_after(self.marks, at, fact)
                 self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
             case RoomDeleted():
                 self.deleted = True
@@ -179,6 +183,7 @@ class RoomFold:
     def _create(self, at: int, fact: RoomCreated) -> None:
         self.config, self.salt, self.gen, self.cfg_ver = dict(fact.config), fact.salt, fact.gen, fact.cfg_ver
         self.created_at = self.updated_at = at
+        self.marks = marks_of_new_room(self.config)
 
     def _join(self, at: int, body: bytes) -> None:
         n = int.from_bytes(body[:4], "little")

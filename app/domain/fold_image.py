@@ -66,7 +66,8 @@ class RoomImage:
         if self.header.get("deleted"):
             return {}
         fields = {name: field_text(value).encode() for name, value in config_to_json(self.config).items()}
-        return {**fields, "salt": self.salt}
+        marks = {name: text.encode() for name, text in self.records.marks.items()}
+        return {**fields, **marks, "salt": self.salt}
 
     def header_bytes(self, epoch: int) -> bytes:
         """The header of the rebuilt room."""
@@ -129,7 +130,13 @@ def _configured(config: RoomConfig) -> dict[str, float]:
         "presence": config.presence_sec,
         "ip_cap": config.queue_max_per_ip or 0,
         "pre_ip_cap": config.pre_queue_max_per_ip or 0,
+        "auto_joins": _threshold(config),
     }
+
+
+def _threshold(config: RoomConfig) -> int:
+    activate = config.auto_activate
+    return activate.joins_per_min if activate is not None and activate.enabled else 0
 
 
 def _counted(fold: RoomFold, states: bytes, removed: int) -> dict[str, float]:

@@ -75,8 +75,8 @@ HEADER_FIELDS: Final = (
     "spare_3",
     "spare_4",
     "spare_5",
-    "spare_6",
-    "spare_7",
+    "auto_joins",  # threshold of arrivals per minute; 0 = threshold activation is off
+    "auto_since",  # M since which the condition of the next switch holds without a break; 0 = it does not
 )
 """Order of the doubles in the header string. Derived by a rebuild: head, removed, active, pending, passes_out.
 Fresh after one: counters 0, ``credit`` at most 1, ``last_tick`` = ``mono`` = ``wall`` − ``t0``; ``t0`` = ``created_at``

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.automation import AutoActivate, Autotune
 
 
 class RoomState(IntEnum):
@@ -65,6 +66,9 @@ class RoomConfig:
     tag_origins: tuple[str, ...] | None = None
     rules: tuple[UrlRule, ...] = ()
     on_backend_down: str = "closed"
+    auto_activate: AutoActivate | None = None
+    autotune: Autotune | None = None
+    """None = the server's default (AUTOTUNE)."""
 
     @property
     def claim_sec(self) -> int:

@@ -6,12 +6,13 @@ default, so an older record reads well. Not here: the camelCase of the API (room
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import ujson
 
 from app.core.ids import RoomId
+from app.domain.automation import AutoActivate, Autotune
 from app.domain.room import RoomConfig, RoomState, UrlRule
 
 
@@ -26,6 +27,8 @@ def value_to_json(value: Any) -> Any:
         return int(value)
     if isinstance(value, UrlRule):
         return {"id": value.id, "action": value.action, "pattern": value.pattern, "note": value.note}
+    if isinstance(value, AutoActivate | Autotune):
+        return asdict(value)
     if isinstance(value, tuple | list):
         return [value_to_json(item) for item in value]
     return value
@@ -49,4 +52,8 @@ def config_from_json(raw: dict[str, Any]) -> RoomConfig:
         values["tag_origins"] = tuple(values["tag_origins"])
     if "rules" in values:
         values["rules"] = tuple(UrlRule(**rule) for rule in values["rules"])
+    if values.get("auto_activate") is not None:
+        values["auto_activate"] = AutoActivate(**values["auto_activate"])
+    if values.get("autotune") is not None:
+        values["autotune"] = Autotune(**values["autotune"])
     return RoomConfig(**values)

@@ -13,6 +13,15 @@ from typing import Any, Final
 from app.core.errors import snake
 from app.core.ids import RoomId, is_room_id, reserved_reason
 from app.domain import field_checks as checks
+from app.domain.automation import (
+    MEMBERS,
+    READ_ONLY_MEMBERS,
+    AutoActivate,
+    Autotune,
+    auto_activate,
+    autotune,
+    members_json,
+)
 from app.domain.field_checks import Check
 from app.domain.origin_lists import RULE_MEMBERS, RULE_READ_ONLY, origin_patterns, rules
 from app.domain.problems import Problems
@@ -105,11 +114,15 @@ FIELDS: Final[tuple[RoomField, ...]] = (
     RoomField("rules", "rules", "list of 0–50 rules", [], "Which pages the room covers; none = every page.", rules),
     RoomField("onBackendDown", "on_backend_down", '"closed" or "open"', "closed",
               "What an inline room does while its live state cannot be read.", checks.one_of("closed", "open")),
+    RoomField("autoActivate", "auto_activate", "object or null", None,
+              "Turns the queue on by arrivals per minute, and off again: `enabled`, `joinsPerMin`, `sustainSec`, "
+              "`releaseAfterSec`.", auto_activate),
+    RoomField("autotune", "autotune", "object or null", None,
+              "Adjusts the rate by the site's health: `enabled`, `minRate`, `maxRate`, `targetMs`; null = the server's "
+              "AUTOTUNE.", autotune),
     _later("proxyOrigin", "origin or null", None, "Origin of an inline room.", role=Role.OWNER, also=("",)),
     _later("proxyOrigins", "list or null", None, "Pool of origins of an inline room.", role=Role.OWNER),
     _later("opensAt", "time or null", None, "When the doors open."),
-    _later("autoActivate", "object or null", None, "Turns the queue on by arrivals per minute."),
-    _later("autotune", "object or null", None, "Adjusts the rate by the site's health."),
     _later("protection", "object or null", None, "Bot protection of this room."),
     _later("preset", '"capacity" or null', None, "Room of two numbers."),
     _later("originHealthPath", "path or null", None, "What a knock asks the origin for."),
@@ -197,6 +210,8 @@ def _take(row: RoomField, value: Any, values: dict[str, Any], problems: Problems
     assert row.check is not None
     if row.name == "rules":
         value = _without_read_only(value, ignored, problems)
+    elif row.name in MEMBERS and isinstance(value, dict):
+        value = _own_members(row.name, value, ignored, problems)
     try:
         values[row.key] = row.check(value)
     except ValueError as error:
@@ -234,6 +249,17 @@ def _without_read_only(value: Any, ignored: list[str], problems: Problems) -> An
     return kept
 
 
+def _own_members(name: str, value: dict[str, Any], ignored: list[str], problems: Problems) -> dict[str, Any]:
+    """An object without its read-only members; any other unknown member is a problem of its own (ENG-049)."""
+    for member in value:
+        path = f"{name}.{member}"
+        if member in READ_ONLY_MEMBERS[name]:
+            ignored.append(path)
+        elif member not in MEMBERS[name]:
+            problems.add(path, "unknown_field", f'"{path}" is not a field of a room')
+    return {member: value[member] for member in MEMBERS[name] if member in value}
+
+
 def _same(value: Any, default: Any) -> bool:
     """Equality that tells ``true`` from 1 and 1 from 1.0."""
     if isinstance(value, dict) and isinstance(default, dict):
@@ -260,6 +286,8 @@ def _json(value: Any) -> Any:
         return value.word
     if isinstance(value, UrlRule):
         return {"id": value.id, "action": value.action, "pattern": value.pattern, "note": value.note}
+    if isinstance(value, AutoActivate | Autotune):
+        return members_json(value)
     if isinstance(value, tuple):
         return [_json(item) for item in value]
     return value

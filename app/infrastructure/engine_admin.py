@@ -267,7 +267,7 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
-    release, is_floor, seq, committed, now, without_url, blocked, *detail = rest
+    release, is_floor, seq, committed, now, without_url, blocked, switch, switch_at, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -289,4 +289,6 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         checks_without_url=without_url,
         blocked_return_urls=blocked,
         detail=read_detail(detail) if detail else None,
+        last_switch_at=None if switch_at is None else int(switch_at),
+        last_switch=None if switch is None else ujson.loads(switch),
     )

@@ -88,9 +88,9 @@ def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:
 
 def pack_check(item: CheckItem) -> bytes:
     """Item of function check."""
-    proof, covered, door, via = item
+    proof, covered, door, via, arrival = item
     head, tail = pack_proof(proof, 8 if covered else 0)
-    return b"%b%c%b%b" % (head, via, door, tail)
+    return b"%b%c%b%b%b" % (head, via, door, arrival, tail)
 
 
 def pack_leave(proof: Proof) -> bytes:

@@ -131,6 +131,8 @@ class CheckItem(NamedTuple):
     covered: bool
     door: bytes
     via: Via
+    arrival: bytes = bytes(16)
+    """Digests of address and client (fingerprint.arrival), by which arrivals are counted while the queue is off."""
 
 
 class VisitorView(NamedTuple):
@@ -213,6 +215,10 @@ class RoomFigures:
     blocked_return_urls: int = 0
     detail: RoomDetail | None = None
     """Only when it was asked for."""
+    last_switch_at: int | None = None
+    """Wall ms of the last switch by threshold activation."""
+    last_switch: str | None = None
+    """``opened`` or ``closed``."""
 
     @property
     def occupancy(self) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
+from app.domain.fingerprint import arrival
 from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
@@ -89,7 +90,9 @@ class CheckService:
             if self._commits.refusing():
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
-        answer = await self._engine.check(room.room, CheckItem(identity.proof, covered, digest, Via.DIRECT))
+        came = arrival(room.digests, visitor.client, visitor.agent)
+        item = CheckItem(identity.proof, covered, digest, Via.DIRECT, came)
+        answer = await self._engine.check(room.room, item)
         if rule is not None:
             self._counts.rule_hit(rule, now_ms)
         if not is_readable:

@@ -58,6 +58,7 @@ def room_object(view: RoomView) -> dict[str, Any]:
         settings["rate"] = figures.rate_per_minute
     answer = {
         **settings,
+        "autoActivate": _auto_activate(settings["autoActivate"], figures),
         "generation": room.generation,
         "etag": etag(settings, room.generation),
         "createdAt": room.created_at,
@@ -120,6 +121,14 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
         "checksWithoutUrl": figures.checks_without_url,
         "blockedReturnUrls": figures.blocked_return_urls,
     }
+
+
+def _auto_activate(settings: dict[str, Any] | None, figures: RoomFigures | None) -> dict[str, Any] | None:
+    """The setting with its two facts (ENG-221)."""
+    if settings is None:
+        return None
+    at, what = (None, None) if figures is None else (figures.last_switch_at, figures.last_switch)
+    return {**settings, "lastSwitchAt": at, "lastSwitch": what}
 
 
 def line_wait(figures: RoomFigures) -> int | None:

@@ -146,7 +146,9 @@ class World:
     async def check(self, browser: Browser, *, covered: bool = True, via: Via = Via.DIRECT) -> CheckAnswer:
         """Check a page; the browser keeps the door key when it is admitted."""
         key = f"{browser.name}/key/{next(_names)}"
-        answer = await self.engine.check(self.room, CheckItem(browser.proof(), covered, digest("door" + key), via))
+        came = browser.place()[0] + digest("loose" + (browser.network or browser.name), 8)
+        item = CheckItem(browser.proof(), covered, digest("door" + key), via, came)
+        answer = await self.engine.check(self.room, item)
         if answer.verdict == 4:
             browser.doors = [key]
         return answer

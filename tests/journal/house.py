@@ -17,6 +17,7 @@ from app.domain.room import Room, RoomConfig
 from app.infrastructure.drain import Drainer
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.engine_auto import EngineAuto
 from app.infrastructure.engine_jobs import EngineJobs, Pulled
 from app.infrastructure.engine_results import CheckItem, JoinAnswer, JoinItem, Presented, Proof, Via
 from app.infrastructure.journal import Batch, Journal
@@ -77,6 +78,7 @@ class House:
         self.jobs = EngineJobs(prefix, loader)
         self.engine = Engine(self.valkey, prefix, loader)
         self.admin = EngineAdmin(self.valkey, prefix, loader)
+        self.auto = EngineAuto(prefix, loader)
         self.commits = CommitWaiter(valkey=self.valkey, prefix=prefix, jobs=self.jobs)
         self.recovery = self.make_recovery()
         self.rooms: dict[str, Room] = {}

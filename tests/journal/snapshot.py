@@ -11,10 +11,13 @@ from app.infrastructure.valkey import Valkey
 
 FRESH_HEADER = {
     *("epoch", "last_time", "mono", "wall", "offset", "credit", "last_tick", "freed_at", "second", "line_since"),
-    *("head", "removed", "committed", "rescore"),
+    *("head", "removed", "committed", "rescore", "auto_since"),
     *(f"{span}_{what}" for span in ("now", "min") for what in ("joins", "passes", "paid", "freed")),
 }
 """Clocks, counters and credit. Head and removed differ when tickets behind the head left: their sum does not."""
+
+LEADER = b"mark_leader".hex()
+"""Noted by every look of a leader, journaled with his decisions only."""
 
 
 async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict[str, Any]:
@@ -54,6 +57,7 @@ def without_fresh(shot: dict[str, Any]) -> dict[str, Any]:
     return {
         **shot,
         "header": lasting,
+        "cfg": {name: value for name, value in shot["cfg"].items() if name != LEADER},
         "tickets": [record._replace(seen=0, flags=_journaled(record.flags)) for record in shot["tickets"]],
         "doors": [record._replace(used_at=0, before=_journaled(record.before)) for record in shot["doors"]],
     }

@@ -9,7 +9,9 @@ import pytest
 
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.automation import AutoActivate
 from app.domain.layout import pack_header, unpack_header
+from app.infrastructure.engine_auto import Overtaken, Switched, Tuning
 from app.infrastructure.engine_errors import RoomFenced
 from app.infrastructure.engine_results import Verdict, ViewState
 from app.infrastructure.keys import RoomKeys
@@ -18,6 +20,7 @@ from tests.journal.house import House, door_of, entry, holder, newcomer
 from tests.journal.snapshot import snapshot, without_fresh
 
 SHOP = RoomId("shop")
+BRISK = AutoActivate(True, 1, 1, 1)
 
 
 async def lose_and_rebuild(house: House, room: str = SHOP) -> None:
@@ -133,6 +136,37 @@ async def test_it_brings_back_what_an_operator_set(house: House) -> None:
     assert (await house.admin.figures([SHOP]))[SHOP].rate_per_minute == 77
 
 
+@pytest.mark.req("ENG-216")
+async def test_it_keeps_what_the_next_automatic_decision_rests_on(house: House) -> None:
+    await house.create("shop", state=2, rate_per_minute=6000, auto_activate=BRISK)
+    await house.admin.update(SHOP, {"rate_per_minute": 600}, actor="ann")
+    copy = house.rooms["shop"]
+    await house.join("shop", 1)
+    await advance(house, "shop", 3)
+    (opened,) = await house.auto.switch_many([(copy, BRISK)], leader=9)
+    assert isinstance(opened, Switched)
+    assert opened.outcome == 1
+    (before,) = await house.auto.tuning_many([SHOP])
+    figures = (await house.admin.figures([SHOP]))[SHOP]
+    assert isinstance(before, Tuning)
+
+    await lose_and_rebuild(house)
+    await keep_the_time(house, "shop")
+
+    (after,) = await house.auto.tuning_many([SHOP])
+    assert isinstance(after, Tuning)
+    assert (after.state, after.rate, after.hand_rate) == (0, 600, 600)
+    assert after.hand_rate_age_ms is not None
+    assert 3000 <= after.hand_rate_age_ms < (before.hand_rate_age_ms or 0) + 5000
+    again = (await house.admin.figures([SHOP]))[SHOP]
+    assert (again.last_switch, again.last_switch_at) == ("opened", figures.last_switch_at)
+    assert isinstance((await house.auto.switch_many([(copy, BRISK)], leader=8))[0], Overtaken)
+    await advance(house, "shop", 70)
+    (closed,) = await house.auto.switch_many([(copy, BRISK)], leader=9)
+    assert isinstance(closed, Switched)
+    assert closed.outcome == 2, "the queue is still one that it opened itself"
+
+
 async def test_it_keeps_the_generation_of_a_deleted_room_from_coming_back(house: House) -> None:
     await house.create("shop")
     await house.join("shop", 1)
@@ -184,13 +218,14 @@ class Chance:
             + ["check"] * 6
             + ["leave", "eject", "undo_join", "undo_admission", "update", "flush", "purge"]
             + ["advance"] * 4
+            + ["switch", "tune"]
         )
         await getattr(self, name)()
 
     async def join(self) -> None:
         who = secrets.randbits(40)
         answer = await self.house.join("shop", who, address=secrets.choice(ADDRESSES))
-        if answer.view is not None:
+        if answer.view is not None and answer.view.ticket:
             self.people[who] = answer.view.ticket
 
     async def status(self) -> None:
@@ -222,7 +257,7 @@ class Chance:
     async def undo_join(self) -> None:
         who = secrets.randbits(40)
         answer = await self.house.join("shop", who)
-        if answer.view is not None:
+        if answer.view is not None and answer.view.ticket:
             await self.house.admin.undo_join(SHOP, 1, answer.seq, answer.view.ticket)
 
     async def undo_admission(self) -> None:
@@ -233,10 +268,25 @@ class Chance:
     async def update(self) -> None:
         changes = secrets.choice(
             [{"rate_per_minute": 600}, {"rate_per_minute": 60}, {"max_concurrent": 3}, {"max_concurrent": None},
-             {"max_concurrent": 6}, {"session_ttl_sec": 60}, {"session_ttl_sec": 120}]
+             {"max_concurrent": 6}, {"session_ttl_sec": 60}, {"session_ttl_sec": 120},
+             {"state": 2}, {"state": 0}, {"auto_activate": None}, {"auto_activate": BRISK}]
         )  # fmt: skip
         await self.house.admin.update(SHOP, changes, actor="ann")
         await self.house.read("shop")
+
+    async def switch(self) -> None:
+        """A look at the threshold after some seconds in which one more comes."""
+        await self.join()
+        await advance(self.house, "shop", 3)
+        copy = await self.house.read("shop")
+        if (rule := copy.config.auto_activate) is not None:
+            (answer,) = await self.house.auto.switch_many([(copy, rule)], leader=3)
+            assert isinstance(answer, Switched)
+
+    async def tune(self) -> None:
+        (seen,) = await self.house.auto.tuning_many([SHOP])
+        assert isinstance(seen, Tuning)
+        await self.house.auto.tune(SHOP, seen, 30, leader=3, hold_ms=0, figures={"old": seen.rate})
 
     async def advance(self) -> None:
         await advance(self.house, "shop", secrets.randbelow(30))

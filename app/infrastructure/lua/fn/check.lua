@@ -1,14 +1,14 @@
 -- Purpose: Decides each page request at the door, admits and slides sessions (ENG-144 … ENG-155).
 -- Keys: header
--- Args: gen · cfg_ver (0 = any) · then items: head and strict 16 (lib/owner.lua), via u8, new door-key digest 16, the
---   tail at byte 46
+-- Args: gen · cfg_ver (0 = any) · then items: head and strict 16 (lib/owner.lua), via u8, new door-key digest 16,
+--   address 8, client 8 (the digest of address and agent), the tail at byte 62
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 16 bytes an item: verdict u8,
 --   reason u8, pad 2, ticket u32, seq u32 (0 = nothing to wait for), end of the session u32 (ds)
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
 -- Facts: admitted
 -- Cost: O(1) an item
 
-local TAIL = 46
+local TAIL = 62
 local GRACE_DS = 100
 
 local byte, band, sub, pack, concat
@@ -65,20 +65,28 @@ local function check_pass(R, n, rec, item)
   return answer(VERDICT.ADMITTED, 0, n, seq, qm.session_end(R.h, door))
 end
 
--- A page that needs no ticket; a running session of the request slides all the same (ENG-150).
+-- A page that needs no ticket; a running session of the request slides all the same (ENG-150). The second result tells
+-- whether there is one.
 local function check_open(R, item, verdict)
   local n, rec, proof = find(R, item)
   if n and byte(rec, 1) == T.ACTIVE then
     local door = qm.door_get(R, n)
     local mine = proof > 0 or qm.has_door_key(item, TAIL, door.key)
-    if mine and R.ds < qm.session_end(R.h, door) then return session(R, n, door, verdict) end
+    if mine and R.ds < qm.session_end(R.h, door) then return session(R, n, door, verdict), true end
   end
-  return answer(verdict, 0)
+  return answer(verdict, 0), false
+end
+
+-- A page while the queue is off: it counts as an arrival unless its visitor is inside already (ENG-217).
+local function check_bypass(R, item)
+  local reply, is_inside = check_open(R, item, VERDICT.BYPASS)
+  if not is_inside then qm.arrive(R, sub(item, 46, 53), sub(item, 54, 61)) end
+  return reply
 end
 
 local function check(R, item)
-  if band(byte(item, 2), ASK.COVERED) == 0 then return check_open(R, item, VERDICT.NOT_TARGETED) end
-  if R.h.state == qm.S.BYPASS then return check_open(R, item, VERDICT.BYPASS) end
+  if band(byte(item, 2), ASK.COVERED) == 0 then return (check_open(R, item, VERDICT.NOT_TARGETED)) end
+  if R.h.state == qm.S.BYPASS then return check_bypass(R, item) end
   local n, rec, proof = find(R, item)
   if not n then return queue(rec) end
   local state = byte(rec, 1)
@@ -94,6 +102,7 @@ qm.fn("check", { "allow-oom" }, function(keys, args)
   if not R then return { code } end
   local answers = {}
   for i = 3, #args do answers[i - 2] = check(R, args[i]) end
+  if R.arrivals then qm.arrivals_count(R) end
   local reply = qm.answer_head(R)
   qm.room_close(R)
   reply[#reply + 1] = concat(answers)

@@ -21,7 +21,7 @@ qm.fn("collect", { "allow-oom" }, function(keys)
     left = k * qm.CHUNK
   end
   if left == 0 then
-    for _, name in ipairs({ "o", "i", "in", "r", "e", "w", "n", "fl", "pu" }) do names[#names + 1] = g .. name end
+    for _, name in ipairs(qm.OF_GENERATION) do names[#names + 1] = g .. name end
     redis.call("HDEL", p .. "gc", ended[1])
   else
     redis.call("HSET", p .. "gc", ended[1], left)

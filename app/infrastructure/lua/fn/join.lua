@@ -86,9 +86,14 @@ local function create(R, item, batch, reason)
   return answer .. qm.view_new(R, n)
 end
 
+local function pass_by(R, item)
+  if not qm.runs_session(R, item, TAIL) then qm.arrive(R, sub(item, 47, 54), sub(item, 87, 94)) end
+  return pack("<BBxxI4", J.BYPASS, 0, 0) .. qm.view_bypass()
+end
+
 local function join(R, item, batch, line_max)
   local h, last = R.h, batch.first - 1
-  if h.state == qm.S.BYPASS then return pack("<BBxxI4", J.BYPASS, 0, 0) .. qm.view_bypass() end
+  if h.state == qm.S.BYPASS then return pass_by(R, item) end
   local view, reason = by_token(R, item, last)
   if not view and byte(item, 3) > 0 then view, reason = by_cookie(R, item, last, reason) end
   if view then return pack("<BBxxI4", J.EXISTING, 0, 0) .. view end
@@ -109,6 +114,7 @@ local function join_all(keys, args)
     qm.records_save(R, batch.first, batch.records)
     call("HSET", R.g .. "o", unpack(batch.owners))
   end
+  if R.arrivals then qm.arrivals_count(R) end
   local answer = qm.answer_head(R)
   qm.room_close(R)
   answer[#answer + 1] = concat(answers)

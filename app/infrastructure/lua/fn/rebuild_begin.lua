@@ -21,10 +21,12 @@ qm.fn("rebuild_begin", { "allow-oom" }, function(keys, args)
   if not may_claim(key, p, gen, epoch) then return { qm.CODE.OK, 0, 0 } end
   local g = p .. gen .. ":"
   redis.call("HSET", p .. "rb", "epoch", epoch, "gen", gen)
-  redis.call("UNLINK", key, p .. "l", p .. "k", p .. "cfg", g .. "o", g .. "i", g .. "in", g .. "r", g .. "e", g .. "w",
-    g .. "fl", g .. "pu")
+  redis.call("UNLINK", key, p .. "l", p .. "k", p .. "cfg")
   qm.room_verify(key, false)
   local names = {}
+  for _, name in ipairs(qm.OF_GENERATION) do names[#names + 1] = g .. name end
+  redis.call("UNLINK", unpack(names))
+  names = {}
   for k = first, first + CHUNKS - 1 do
     names[#names + 1] = g .. "t" .. k
     names[#names + 1] = g .. "d" .. k

@@ -34,7 +34,7 @@ qm.fn("room_create", {}, function(keys, args)
   local p = key:sub(1, -2)
   redis.call("DEL", p .. "cfg", p .. "k")
   qm.config_store(p, fields)
-  redis.call("HSET", p .. "cfg", "salt", args[4])
+  redis.call("HSET", p .. "cfg", "salt", args[4], "mark_rate", h.rate, "mark_rate_at", 0)
   local R = { key = key, p = p, g = p .. gen .. ":", h = h, ds = 0, facts = {}, seq_before = 0, books = {} }
   local hex = args[4]:gsub(".", function(c) return string.format("%02x", c:byte()) end)
   local body = '{"config":' .. args[5] .. ',"salt":"' .. hex .. '","actor":' .. args[3]

@@ -9,6 +9,9 @@ qm.CHUNK = 1024
 qm.TICKET_BYTES = 72
 qm.DOOR_BYTES = 48
 
+-- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
+qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "n", "fl", "pu", "a0", "a1" }
+
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }
 

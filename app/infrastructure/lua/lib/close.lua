@@ -41,6 +41,7 @@ function qm.room_close(R)
   elseif h.line_since == 0 then
     h.line_since = h.mono > 0 and h.mono or 1
   end
+  if h.auto_joins > 0 then qm.auto_disturb(h) end
   save_facts(R)
   call("SET", R.key, qm.header_pack(h))
   if #R.facts > 0 and R.seq_before == h.committed then poke(R) end

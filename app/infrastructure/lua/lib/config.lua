@@ -1,5 +1,10 @@
 -- Configuration: the `cfg` hash holds every field as JSON, the header those numbers that the engine decides by.
 
+local function threshold(json)
+  local activate = json ~= "null" and cjson.decode(json)
+  return activate and activate.enabled and activate.joins_per_min or 0
+end
+
 local HEADER_OF = {
   state = "state", rate_per_minute = "rate", max_concurrent = "max_concurrent", passed_ttl_sec = "passed_ttl",
   session_ttl_sec = "session_ttl", session_max_sec = "session_max", presence_sec = "presence",
@@ -21,6 +26,8 @@ function qm.config_to_header(h, fields)
   for _, field in ipairs(fields) do
     local name = HEADER_OF[field[1]]
     if name then h[name] = tonumber(field[2]) or 0 end
+    if field[1] == "auto_activate" then h.auto_joins = threshold(field[2]) end
+    if field[1] == "auto_activate" or name == "state" then h.auto_since = 0 end
   end
 end
 

@@ -2,6 +2,7 @@
 -- seconds before it in a ring of 60 x 4 u32, their sums in the header (`min_`).
 
 local SLOT_BYTES = 16
+local MINUTE = 60
 
 local call, pack, unpack_, floor
 qm.bind(function() call, pack, unpack_, floor = redis.call, struct.pack, struct.unpack, math.floor end)
@@ -32,19 +33,37 @@ function qm.counters_roll(R)
   local now = floor(h.mono / 1000)
   local since = h.second
   if now == since then return end
-  if now - since >= 60 then
+  local watches = h.auto_joins > 0
+  if watches then qm.auto_watch(h, h.min_joins + h.now_joins, since + 1) end
+  if now - since >= MINUTE then
     restart(R)
+    if watches then qm.auto_watch(h, 0, now) end
   else
     store(R, since, h.now_joins, h.now_passes, h.now_paid, h.now_freed)
     h.min_joins, h.min_passes = h.min_joins + h.now_joins, h.min_passes + h.now_passes
     h.min_paid, h.min_freed = h.min_paid + h.now_paid, h.min_freed + h.now_freed
     for second = since + 1, now do
+      if watches and second == now and now > since + 1 then qm.auto_watch(h, h.min_joins, now) end
       drop(R, second)
       if second < now then store(R, second, 0, 0, 0, 0) end
     end
   end
   h.now_joins, h.now_passes, h.now_paid, h.now_freed = 0, 0, 0, 0
   h.second = now
+end
+
+-- Joins or arrivals of the 60 full seconds before the running one: the number that thresholds are compared with.
+function qm.joins_last_minute(R)
+  local at = (R.h.second % MINUTE) * SLOT_BYTES
+  local oldest = call("GETRANGE", R.p .. "k", at, at + 3)
+  return R.h.min_joins + (#oldest == 4 and unpack_("<I4", oldest) or 0)
+end
+
+-- The same as the card shows it: what came in the running second counts at once, and it never falls behind the number
+-- that thresholds are compared with.
+function qm.joins_per_min(R)
+  local running, full = R.h.min_joins + R.h.now_joins, qm.joins_last_minute(R)
+  return running > full and running or full
 end
 
 -- Release rate per minute (ENG-234) and whether an estimate from it is a lower bound only (ENG-236).

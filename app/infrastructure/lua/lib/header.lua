@@ -7,7 +7,7 @@ qm.HEADER_FIELDS = {
   "passed_ttl", "session_ttl", "session_max", "presence", "ip_cap", "pre_ip_cap", "credit", "last_tick", "active",
   "pending", "passes_out", "flush_up_to", "purge_up_to", "opens_at", "phase", "places", "line_since", "freed_at",
   "second", "now_joins", "now_passes", "now_paid", "now_freed", "min_joins", "min_passes", "min_paid", "min_freed",
-  "rescore", "forgotten", "spare_2", "spare_3", "spare_4", "spare_5", "spare_6", "spare_7",
+  "rescore", "forgotten", "spare_2", "spare_3", "spare_4", "spare_5", "auto_joins", "auto_since",
 }
 
 local FORMAT = "<dddddddddddddddddddddddddddddddddddddddddddddddddddddddd"
@@ -24,7 +24,7 @@ function qm.header_read(data)
     committed, cfg_ver, created_at, updated_at, state, rate, max_concurrent, passed_ttl, session_ttl, session_max,
     presence, ip_cap, pre_ip_cap, credit, last_tick, active, pending, passes_out, flush_up_to, purge_up_to,
     opens_at, phase, places, line_since, freed_at, second, now_joins, now_passes, now_paid, now_freed, min_joins,
-    min_passes, min_paid, min_freed, rescore, forgotten, spare_2, spare_3, spare_4, spare_5, spare_6, spare_7
+    min_passes, min_paid, min_freed, rescore, forgotten, spare_2, spare_3, spare_4, spare_5, auto_joins, auto_since
     = unpack_(FORMAT, data)
   return {
     layout = layout, gen = gen, epoch = epoch, deleted = deleted, fenced = fenced, t0 = t0, last_time = last_time,
@@ -38,7 +38,7 @@ function qm.header_read(data)
     now_joins = now_joins, now_passes = now_passes, now_paid = now_paid, now_freed = now_freed,
     min_joins = min_joins, min_passes = min_passes, min_paid = min_paid, min_freed = min_freed, rescore = rescore,
     forgotten = forgotten, spare_2 = spare_2, spare_3 = spare_3, spare_4 = spare_4, spare_5 = spare_5,
-    spare_6 = spare_6, spare_7 = spare_7,
+    auto_joins = auto_joins, auto_since = auto_since,
   }
 end
 
@@ -51,5 +51,5 @@ function qm.header_pack(h)
     h.last_tick, h.active, h.pending, h.passes_out, h.flush_up_to, h.purge_up_to, h.opens_at, h.phase, h.places,
     h.line_since, h.freed_at, h.second, h.now_joins, h.now_passes, h.now_paid, h.now_freed, h.min_joins,
     h.min_passes, h.min_paid, h.min_freed, h.rescore, h.forgotten, h.spare_2, h.spare_3, h.spare_4, h.spare_5,
-    h.spare_6, h.spare_7)
+    h.auto_joins, h.auto_since)
 end

@@ -49,3 +49,14 @@ end
 function qm.holds_session(R, n, rec, item, tail)
   return byte(rec, 1) == qm.T.ACTIVE and byte(item, 4) > 0 and qm.has_door_key(item, tail, qm.door_get(R, n).key)
 end
+
+-- True when the item's token names a running session that is this request's.
+function qm.runs_session(R, item, tail)
+  local presented, gen, n = qm.item_token(item)
+  if presented ~= qm.PRESENTED.VALID or gen ~= R.h.gen or n < 1 or n > R.h.last_ticket then return false end
+  local rec = qm.ticket_get(R, n)
+  if not rec or byte(rec, 1) ~= qm.T.ACTIVE then return false end
+  local door = qm.door_get(R, n)
+  if R.ds >= qm.session_end(R.h, door) then return false end
+  return qm.prove(item, tail, rec) > 0 or qm.has_door_key(item, tail, door.key)
+end
