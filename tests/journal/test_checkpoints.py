@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import secrets
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from app.domain.fold import RoomFold
 from app.domain.fold_state import STATE_FORM, UnreadableState, dump_fold, load_fold
 from app.infrastructure import snapshots
 from app.infrastructure.postgres import Postgres
 from app.services import checkpoints
 from app.services.checkpoints import Checkpoints
+from tests.journal.folds import assert_checkpoints_agree
 from tests.journal.house import House, holder, until
 from tests.journal.snapshot import snapshot, without_fresh
 from tests.journal.test_fold import BORN, NOW, Story, joined
 from tests.journal.test_rebuild import SHOP, Chance, keep_the_time, lose_and_rebuild
-
-
-async def rows_of(house: House, room: str = SHOP) -> list[Any]:
-    """The journal of a room's first generation as a fold reads it."""
-    sql = "SELECT seq, type, lv, at, body FROM events WHERE room = $1 AND gen = 1 ORDER BY seq"
-    return await house.postgres.fetch(sql, room)
-
-
-def folded(rows: list[Any], now_ms: int) -> RoomFold:
-    fold = RoomFold(now_ms)
-    fold.feed(rows)
-    return fold
 
 
 async def kept(house: House) -> list[tuple[int, int]]:
@@ -42,7 +27,6 @@ async def kept(house: House) -> list[tuple[int, int]]:
 
 @pytest.mark.req("ENG-252", "FLT-103")
 async def test_it_folds_to_the_same_room_from_any_checkpoint_of_any_history(house: House) -> None:
-    """Field by field and byte by byte, for each m ≤ n of a random choice."""
     await house.create(
         "shop", rate_per_minute=60, max_concurrent=4, queue_max_per_ip=8, passed_ttl_sec=150, session_ttl_sec=90,
         session_max_sec=300, presence_sec=20,
@@ -51,17 +35,8 @@ async def test_it_folds_to_the_same_room_from_any_checkpoint_of_any_history(hous
     for _ in range(250):
         await chance.act()
     await house.drain("shop")
-    rows = await rows_of(house)
-    now_ms = rows[-1]["at"] + 5000
-    whole = folded(rows, now_ms)
 
-    for m in [1, len(rows), *(1 + secrets.randbelow(len(rows)) for _ in range(20))]:
-        earlier = folded(rows[:m], rows[m - 1]["at"])
-        fold = load_fold(list(dump_fold(earlier)), now_ms)
-        fold.feed(rows[m:])
-
-        for field in dataclasses.fields(RoomFold):
-            assert getattr(fold, field.name) == getattr(whole, field.name), (m, field.name)
+    await assert_checkpoints_agree(house, tries=20)
 
 
 @pytest.mark.req("ENG-252", "FLT-102", "FLT-103")

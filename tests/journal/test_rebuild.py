@@ -16,6 +16,7 @@ from app.infrastructure.engine_errors import RoomFenced
 from app.infrastructure.engine_results import Verdict, ViewState
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.postgres import Postgres
+from tests.journal.folds import assert_checkpoints_agree
 from tests.journal.house import House, door_of, entry, holder, newcomer
 from tests.journal.snapshot import snapshot, without_fresh
 
@@ -313,6 +314,7 @@ async def test_it_is_the_same_byte_for_byte_after_any_history(house: House) -> N
         for part, value in before.items():
             assert after[part] == value, part
         assert {n: view.ahead for n, view in (await views(house, chance)).items()} == positions
+    await assert_checkpoints_agree(house)
 
 
 async def views(house: House, chance: Chance) -> dict[int, Any]:
