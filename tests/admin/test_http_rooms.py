@@ -319,3 +319,26 @@ def test_a_change_holds_for_the_next_visitor_on_every_worker(server: Server, own
         for _ in range(4):
             answer = httpx.post(f"{server.url}/api/join", json={"roomId": room_id}, timeout=20)
             assert code(answer) == (404, "no_room")
+
+
+@pytest.mark.req("ENG-021")
+def test_every_visitor_route_of_a_deleted_room_is_no_room(server: Server, owner: Caller) -> None:
+    room_id = fresh_id()
+    owner("POST", "/api/admin/rooms", {"id": room_id, "targetUrl": TARGET})
+    owner("DELETE", f"/api/admin/rooms/{room_id}")
+
+    def ask(method: str, path: str, body: Any = None) -> httpx.Response:
+        return httpx.request(method, server.url + path, json=body, timeout=20)
+
+    for prefix in ("/api", "/api/v1"):
+        for method, path, body in (
+            ("POST", "join", {"roomId": room_id}),
+            ("POST", "leave", {"roomId": room_id}),
+            ("GET", f"status?room={room_id}", None),
+            ("GET", f"check?room={room_id}", None),
+            ("POST", f"check?room={room_id}", {"url": TARGET}),
+        ):
+            assert code(ask(method, f"{prefix}/{path}", body)) == (404, "no_room"), path
+    assert code(ask("GET", f"/events?room={room_id}")) == (404, "no_room")
+    page = ask("GET", f"/w/{room_id}")
+    assert (page.status_code, page.headers["cache-control"]) == (404, "no-store")

@@ -68,11 +68,13 @@ def value_of(name: str, value: Any) -> Any:
     return stored
 
 
+@pytest.mark.req("ENG-038", "ENG-039")
 @pytest.mark.parametrize(("name", "bounds"), INTEGERS.items())
 def test_it_takes_whole_numbers_up_to_both_bounds(name: str, bounds: tuple[int, int]) -> None:
     assert [value_of(name, bound) for bound in bounds] == list(bounds)
 
 
+@pytest.mark.req("ENG-038", "ENG-039")
 @pytest.mark.parametrize(
     "wrong", ["60", 60.0, 60.5, True, False, [60], {}, float("nan"), float("inf"), 10**30, -(10**30)]
 )
@@ -83,6 +85,7 @@ def test_it_refuses_what_is_no_whole_number(name: str, wrong: Any) -> None:
     assert (error.code, error.members["fields"]) == (CODES[name], [name])
 
 
+@pytest.mark.req("ENG-038", "ENG-039")
 @pytest.mark.parametrize(("name", "bounds"), INTEGERS.items())
 def test_it_refuses_numbers_beyond_the_bounds_and_states_them(name: str, bounds: tuple[int, int]) -> None:
     for wrong in (bounds[0] - 1, bounds[1] + 1):
@@ -93,7 +96,7 @@ def test_it_refuses_numbers_beyond_the_bounds_and_states_them(name: str, bounds:
         assert str(bounds[1]) in error.sentence
 
 
-@pytest.mark.req("ENG-052")
+@pytest.mark.req("ENG-052", "ENG-038", "ENG-039")
 @pytest.mark.parametrize("name", CODES)
 def test_it_takes_null_only_where_null_has_a_meaning(name: str) -> None:
     if name in NULLABLE:
@@ -169,7 +172,7 @@ def test_it_refuses_another_word_for_on_backend_down(wrong: Any) -> None:
     assert (error.code, error.sentence) == ("invalid_on_backend_down", 'onBackendDown must be "closed" or "open"')
 
 
-@pytest.mark.req("ENG-041")
+@pytest.mark.req("ENG-041", "ENG-042")
 @pytest.mark.parametrize("name", ["returnOrigins", "tagOrigins"])
 def test_it_takes_up_to_fifty_origins_once_each(name: str) -> None:
     origins = [f"https://s{n}.shop.example" for n in range(49)] + ["http://*.shop.example:8080"]
@@ -180,7 +183,7 @@ def test_it_takes_up_to_fifty_origins_once_each(name: str) -> None:
     assert refusal({"id": "shop", name: [*origins, "https://one.more.example"]}).code == CODES[name]
 
 
-@pytest.mark.req("ENG-041")
+@pytest.mark.req("ENG-041", "ENG-042")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -232,6 +235,15 @@ def test_it_takes_the_longest_id_and_note_of_a_rule() -> None:
     rule = {**RULE, "id": "A-z_09" + "x" * 26, "note": "n" * 120}
 
     assert value_of("rules", [rule]) == (UrlRule(rule["id"], "protect", "/checkout*", rule["note"]),)
+
+
+@pytest.mark.req("ENG-043")
+def test_it_takes_up_to_fifty_rules() -> None:
+    many = [{"action": "skip", "pattern": f"/{n}"} for n in range(50)]
+
+    assert len(value_of("rules", many)) == 50
+    assert value_of("rules", []) == ()
+    assert refusal({"id": "shop", "rules": [*many, RULE]}).code == "invalid_rules"
 
 
 @pytest.mark.req("ENG-197")
@@ -403,7 +415,7 @@ def test_it_holds_only_what_was_sent_in_a_patch() -> None:
     assert patch.sent == ("id", "queueMaxPerIp", "state")
 
 
-@pytest.mark.req("ENG-029", "ENG-041")
+@pytest.mark.req("ENG-029", "ENG-041", "ENG-038", "ENG-039", "ENG-042", "ENG-043")
 def test_it_gives_a_new_room_the_documented_defaults() -> None:
     config = new_config(parse_patch({"id": "shop", "targetUrl": TARGET}, creating=True))
 

@@ -203,6 +203,17 @@ def test_it_applies_changes_of_the_room() -> None:
     assert [fields[name] for name in ("rate", "max_concurrent", "ip_cap", "cfg_ver", "updated_at")] == [7, 3, 0, 2, 5]
 
 
+@pytest.mark.req("ENG-038", "ENG-039")
+def test_it_takes_sixteen_for_a_cap_that_was_never_stored_and_null_for_none() -> None:
+    """A record of an older build lacks the field; a stored null means that nobody is counted."""
+    never, none = Story(), Story(queue_max_per_ip=None, pre_queue_max_per_ip=None)
+
+    caps = [[header(story.image())[name] for name in ("ip_cap", "pre_ip_cap")] for story in (never, none)]
+
+    assert caps == [[16, 16], [0, 0]]
+    assert (never.image().config.queue_max_per_ip, none.image().config.queue_max_per_ip) == (16, None)
+
+
 def test_it_leaves_a_tombstone_of_a_deleted_room() -> None:
     image = Story().join(1, 2).tell(RoomDeleted("ann")).image()
 
