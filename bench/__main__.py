@@ -14,13 +14,13 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from bench import line, shapes
+from bench import engine, line, shapes
 from bench.client import Result, drive
 from bench.lab import REST_CORE, Lab, laboratory
 from bench.ticks import tick_ms
@@ -29,7 +29,8 @@ RESULTS = Path(__file__).parent / "results"
 SMALL, BIG = "small", "big"
 INSIDE, WAITING = 200, 1000
 STORE_ROLES = ("valkey", "drainer", "postgres", "ticker", "jobs")
-GOALS = {"check": 0.5, "status": 0.5, "join": 0.7}
+GOALS = {"check": 0.45, "status": 0.45, "join": 0.6}
+SUM_GOALS = {"check": 0.9, "join": 1.3}
 
 
 @dataclass(slots=True)
@@ -43,6 +44,9 @@ class Cell:
     sum_us: list[float] = field(default_factory=list)
     p50_ms: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    web_ratio: list[float] = field(default_factory=list)
+    """To the yardstick in the same round: a machine that is slower for a while is so for both."""
+    sum_ratio: list[float] = field(default_factory=list)
     per_sec: list[float] = field(default_factory=list)
 
     def medians(self) -> dict[str, Any]:
@@ -93,6 +97,9 @@ async def run(lab: Lab, args: argparse.Namespace) -> dict[str, Any]:
             for (route, room), (target, streams) in routes.items():
                 cell = cells.setdefault((route, room, connections), Cell(route, room, connections))
                 await measure(lab, cell, target, streams, args.seconds)
+                unit = cells["bare", "-", connections].web_us[-1]
+                cell.web_ratio.append(cell.web_us[-1] / unit)
+                cell.sum_ratio.append(cell.sum_us[-1] / unit)
         print(f"round {round_number + 1} of {args.rounds} done", flush=True)
     real_bytes = await line.bytes_of_real_joins(lab, "real", args.real_joins)
     ticks = await tick_ms(lab, BIG)
@@ -113,25 +120,27 @@ def _cycle(requests: list[bytes]) -> Streams:
 
 def table(report: dict[str, Any]) -> str:
     """The report for people; `x bare` is the ratio to the yardstick at the same number of connections."""
-    bare = {cell["connections"]: cell["web_us"] for cell in report["cells"] if cell["route"] == "bare"}
-    small = {(c["route"], c["connections"]): c["web_us"] for c in report["cells"] if c["room"] == SMALL}
+    small = {(c["route"], c["connections"]): c["web_ratio"] for c in report["cells"] if c["room"] == SMALL}
     head = f"{'route':8} {'waiting':>9} {'conns':>5} {'web µs':>8} {'x bare':>7} {'x small':>7} {'sum µs':>8}"
     lines = [head + f" {'x bare':>7} {'p50 ms':>8} {'p99 ms':>8} {'req/s':>8}"]
     for cell in sorted(report["cells"], key=lambda c: (c["connections"], c["route"] != "bare", c["route"], c["room"])):
-        unit, waiting = bare[cell["connections"]], report["waiting"].get(cell["room"], "")
-        against = cell["web_us"] / small[cell["route"], cell["connections"]] if cell["room"] == BIG else 1.0
+        waiting = report["waiting"].get(cell["room"], "")
+        against = cell["web_ratio"] / small[cell["route"], cell["connections"]] if cell["room"] == BIG else 1.0
         lines.append(
             f"{cell['route']:8} {waiting!s:>9} {cell['connections']:5d} {cell['web_us']:8.1f} "
-            f"{cell['web_us'] / unit:7.2f} {against:7.2f} {cell['sum_us']:8.1f} {cell['sum_us'] / unit:7.2f} "
+            f"{cell['web_ratio']:7.2f} {against:7.2f} {cell['sum_us']:8.1f} {cell['sum_ratio']:7.2f} "
             f"{cell['p50_ms']:8.2f} {cell['p99_ms']:8.2f} {cell['per_sec']:8.0f}"
         )
     size = report["bytes_per_waiting_ticket"]
     lines += [
         "",
-        f"bytes a waiting ticket   {size['rebuilt']} (rebuilt), {size['joined']} (joined)   goal ≤ 200",
+        f"bytes a waiting ticket   {size['rebuilt']} (rebuilt), {size['joined']} (joined)   goal ≤ 170",
         f"tick at {report['waiting'][BIG]:,} waiting   {report['tick_ms']}   goal ≤ 10 ms",
         f"rebuild of {report['waiting'][BIG]:,} tickets   {report['rebuild_sec']} s",
-        "goals at 50 connections (web µs, x bare): " + ", ".join(f"{name} ≤ {goal}" for name, goal in GOALS.items()),
+        "goals at 50 connections, x bare: web "
+        + ", ".join(f"{name} ≤ {goal}" for name, goal in GOALS.items())
+        + "; sum "
+        + ", ".join(f"{name} ≤ {goal}" for name, goal in SUM_GOALS.items()),
     ]
     return "\n".join(lines)
 
@@ -140,8 +149,8 @@ def main() -> int:
     """Run the bench and write its result file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round and 20,000 waiting")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one cell in one round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one cell in one round")
     parser.add_argument("--waiting", type=int, default=1_000_000)
     parser.add_argument("--real-joins", type=int, default=20_000)
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 50, 500])
@@ -151,7 +160,10 @@ def main() -> int:
     os.sched_setaffinity(0, {REST_CORE})
     with laboratory() as lab:
         report = uvloop.run(run(lab, args))
-    print(table(report))
+    print(table(report), flush=True)
+    costs, acts = uvloop.run(engine.run((1000, 20_000) if args.quick else engine.SIZES))
+    print("\nWhat the engine costs Valkey\n" + engine.table(costs, acts))
+    report["engine"] = {"costs": [asdict(cost) for cost in costs], "acts": [asdict(act) for act in acts]}
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     path.write_text(json.dumps(report, indent=1) + "\n")
