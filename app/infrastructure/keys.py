@@ -87,6 +87,14 @@ class RoomKeys:
         """Hash: what web workers count (lua/lib/tallies.lua)."""
         return f"{self.base}{gen}:n"
 
+    def hour(self, gen: int) -> str:
+        """String: what the room did in the running hour (domain/hour_record.py)."""
+        return f"{self.base}{gen}:s"
+
+    def past_hours(self, gen: int) -> str:
+        """Hash: hour → its record."""
+        return f"{self.base}{gen}:sh"
+
 
 def chunk_of(ticket: int) -> int:
     """Chunk that holds ``ticket``."""

@@ -10,7 +10,9 @@ qm.TICKET_BYTES = 72
 qm.DOOR_BYTES = 48
 
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
-qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "n", "fl", "pu", "a0", "a1" }
+qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "fl", "pu", "a0", "a1" }
+-- Those of its statistics, which a rebuild keeps when they are there.
+qm.OF_STATISTICS = { "n", "s", "sh" }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }

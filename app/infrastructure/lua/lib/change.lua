@@ -47,7 +47,9 @@ function qm.room_change(R, changed, light, actor, why, figures)
   qm.accrue(h) -- what was earned so far was earned at the old rate
   if h.credit > 1 then h.credit = 1 end
   local ttl, longest = h.session_ttl, h.session_max
+  local state = h.state
   qm.config_to_header(h, changed)
+  qm.hour_state(R, state)
   if h.session_ttl < ttl or h.session_max < longest then h.rescore = 1 end
   qm.config_store(R.p, changed)
   for _, field in ipairs(changed) do
