@@ -2,7 +2,8 @@
 
 An outbox element is ``type u8, lv u8, at u64 (wall ms)``, little-endian, then the body. All ends in bodies are wall
 ms of the room's recorded clock. The Lua side writes the same bytes (lua/lib/facts.lua); tests compare them.
-Belongs here: types, encode, decode. Not here: what a fact does to a room (fold.py). Source: ENG-250 … ENG-271.
+Belongs here: types, encode, decode. Not here: bodies about schedule, pre-queue and draw (facts_of_doors.py), what a
+fact does to a room (fold.py). Source: ENG-250 … ENG-271.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any, Final
 
 import ujson
 
+from app.domain import facts_of_doors as doors
+from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined, Scheduled
+
 LOG_VERSION: Final = 1
 """Highest ``lv`` that this build reads (ENG-251)."""
 
@@ -25,8 +29,12 @@ class FactType(IntEnum):
     ROOM_CREATED = 1
     ROOM_UPDATED = 2
     ROOM_DELETED = 3
+    SCHEDULED = 4
+    PREJOINED = 5
     JOINED = 6
     JOIN_WITHDRAWN = 7
+    DRAW_PART = 8
+    DRAWN = 9
     PROMOTED = 10
     SLOT_GIVEN = 11
     SLOT_RELEASED = 12
@@ -36,6 +44,7 @@ class FactType(IntEnum):
     LEFT = 18
     EJECTED = 19
     PURGED = 20
+    DRAW_BEGUN = 21
 
     @property
     def word(self) -> str:
@@ -120,10 +129,11 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class JoinWithdrawn:
-    """Undoes the ``joined`` fact at ``joined_seq``."""
+    """Undoes the ``joined`` or ``prejoined`` fact at ``joined_seq``: of ``ticket``, or (0) of ``place``."""
 
     ticket: int
     joined_seq: int
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +209,10 @@ class Lapsed:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Holders who left."""
+    """Holders who left: tickets, or places of the pre-queue."""
 
     tickets: tuple[int, ...]
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +238,11 @@ FactBody = (
     RoomCreated
     | RoomUpdated
     | RoomDeleted
+    | Scheduled
+    | Prejoined
+    | DrawBegun
+    | DrawPart
+    | Drawn
     | Joined
     | JoinWithdrawn
     | Promoted
@@ -353,6 +369,27 @@ def _decode_joined(body: bytes) -> Joined:
     return Joined(ticket, ip, address, cookie, strict, loose, net)
 
 
+def _encode_withdrawn(fact: JoinWithdrawn) -> bytes:
+    body = _JOIN_WITHDRAWN.pack(fact.ticket, fact.joined_seq)
+    return body + fact.place.to_bytes(4, "little") if fact.place else body
+
+
+def _decode_withdrawn(body: bytes) -> JoinWithdrawn:
+    ticket, seq = _JOIN_WITHDRAWN.unpack_from(body)
+    (place,) = _tickets(body[_JOIN_WITHDRAWN.size :]) or (0,)
+    return JoinWithdrawn(ticket, seq, place)
+
+
+def _encode_left(fact: Left) -> bytes:
+    """Places stand behind a 0, which is no ticket."""
+    return _encode_tickets((0, *fact.places) if fact.places else fact.tickets)
+
+
+def _decode_left(body: bytes) -> Left:
+    numbers = _tickets(body)
+    return Left((), numbers[1:]) if numbers[:1] == (0,) else Left(numbers)
+
+
 def _encode_promoted(fact: Promoted) -> bytes:
     runs = b"".join(_RUN.pack(run.first, run.count, run.flags) for run in fact.runs)
     head = _PROMOTED.pack(fact.by, fact.pass_end, fact.claim_end)
@@ -387,6 +424,11 @@ _TYPE_OF: Final[dict[type, FactType]] = {
     RoomCreated: FactType.ROOM_CREATED,
     RoomUpdated: FactType.ROOM_UPDATED,
     RoomDeleted: FactType.ROOM_DELETED,
+    Scheduled: FactType.SCHEDULED,
+    Prejoined: FactType.PREJOINED,
+    DrawBegun: FactType.DRAW_BEGUN,
+    DrawPart: FactType.DRAW_PART,
+    Drawn: FactType.DRAWN,
     Joined: FactType.JOINED,
     JoinWithdrawn: FactType.JOIN_WITHDRAWN,
     Promoted: FactType.PROMOTED,
@@ -405,7 +447,12 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.ROOM_UPDATED: _encode_updated,
     FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor}),
     FactType.JOINED: lambda f: _JOINED.pack(f.ticket, f.ip, f.net, f.address, f.cookie, f.strict, f.loose),
-    FactType.JOIN_WITHDRAWN: lambda f: _JOIN_WITHDRAWN.pack(f.ticket, f.joined_seq),
+    FactType.SCHEDULED: doors.encode_scheduled,
+    FactType.PREJOINED: doors.encode_prejoined,
+    FactType.DRAW_BEGUN: doors.encode_draw_begun,
+    FactType.DRAW_PART: doors.encode_draw_part,
+    FactType.DRAWN: doors.encode_drawn,
+    FactType.JOIN_WITHDRAWN: _encode_withdrawn,
     FactType.PROMOTED: _encode_promoted,
     FactType.SLOT_GIVEN: lambda f: struct.pack("<Q", f.claim_end) + _encode_tickets(f.tickets),
     FactType.SLOT_RELEASED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
@@ -414,7 +461,7 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
         f.ticket, f.admitted_seq, f.flags, f.passed_at, f.pass_end, f.claim_end
     ),
     FactType.LAPSED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
-    FactType.LEFT: lambda f: _encode_tickets(f.tickets),
+    FactType.LEFT: _encode_left,
     FactType.EJECTED: lambda f: struct.pack("<IB", f.ticket, f.was) + f.actor.encode(),
     FactType.PURGED: lambda f: _PURGED.pack(f.up_to, f.waiting, f.pre_queue) + f.actor.encode(),
 }
@@ -423,15 +470,20 @@ _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
     FactType.ROOM_CREATED: _decode_created,
     FactType.ROOM_UPDATED: _decode_updated,
     FactType.ROOM_DELETED: lambda b: RoomDeleted(ujson.loads(b)["actor"]),
+    FactType.SCHEDULED: doors.decode_scheduled,
+    FactType.PREJOINED: doors.decode_prejoined,
+    FactType.DRAW_BEGUN: doors.decode_draw_begun,
+    FactType.DRAW_PART: doors.decode_draw_part,
+    FactType.DRAWN: doors.decode_drawn,
     FactType.JOINED: _decode_joined,
-    FactType.JOIN_WITHDRAWN: lambda b: JoinWithdrawn(*_JOIN_WITHDRAWN.unpack(b)),
+    FactType.JOIN_WITHDRAWN: _decode_withdrawn,
     FactType.PROMOTED: _decode_promoted,
     FactType.SLOT_GIVEN: lambda b: SlotGiven(struct.unpack_from("<Q", b)[0], _tickets(b[8:])),
     FactType.SLOT_RELEASED: lambda b: SlotReleased(b[0], _tickets(b[1:])),
     FactType.ADMITTED: lambda b: Admitted(*_ADMITTED.unpack(b)),
     FactType.ADMISSION_WITHDRAWN: lambda b: AdmissionWithdrawn(*_ADMISSION_WITHDRAWN.unpack(b)),
     FactType.LAPSED: lambda b: Lapsed(b[0], _tickets(b[1:])),
-    FactType.LEFT: lambda b: Left(_tickets(b)),
+    FactType.LEFT: _decode_left,
     FactType.EJECTED: _decode_ejected,
     FactType.PURGED: _decode_purged,
 }

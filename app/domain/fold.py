@@ -39,6 +39,8 @@ from app.domain.facts import (
     Why,
     decode_body,
 )
+from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
+from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
 from app.domain.fold_marks import marks_after, marks_of_new_room
 from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag
 from app.domain.ticket_state import TicketState
@@ -100,10 +102,11 @@ class RoomFold:
     """Ticket records from number 1 on, whole chunks."""
     doors: bytearray = field(default_factory=bytearray)
     """Door records from number 1 on, whole chunks."""
+    pre_queue: DoorsFold = field(default_factory=DoorsFold)
 
     def feed(self, rows: Iterable[JournalRow]) -> None:
         """Apply facts. UnknownFact: a type or ``lv`` of a newer build, or a damaged body; never skipped (ENG-251)."""
-        joined = FactType.JOINED
+        joined, prejoined = FactType.JOINED, FactType.PREJOINED
         for seq, kind, lv, at, body in rows:
             if seq != self.seq + 1:
                 raise BrokenJournal(f"fact {self.seq + 1} is missing, next is {seq}")
@@ -111,6 +114,10 @@ class RoomFold:
                 if len(body) != JOINED_BODY or not 1 <= lv <= LOG_VERSION:
                     raise UnknownFact(f"fact {seq}: joined, lv {lv}, {len(body)} bytes")
                 self._join(at, body)
+            elif kind == prejoined:
+                if len(body) != PREJOINED_BODY or not 1 <= lv <= LOG_VERSION:
+                    raise UnknownFact(f"fact {seq}: prejoined, lv {lv}, {len(body)} bytes")
+                self.pre_queue.prejoin(at, self.now_ds, body)
             else:
                 self._apply(seq, at, decode_body(kind, lv, body))
             self.seq = seq
@@ -123,6 +130,7 @@ class RoomFold:
         """
         now = self.now_ds
         _stamp_seen(self.tickets, self.last_ticket, now)
+        self.pre_queue.renew(now)
         with memoryview(self.doors) as doors, doors.cast("I") as words:
             for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
                 if used_at:
@@ -156,10 +164,14 @@ class RoomFold:
             case Left():
                 for n in fact.tickets:
                     self._finish(n, TicketState.EXPIRED, Why.LEFT)
+                for place in fact.places:
+                    self._finish_place(place, TicketState.EXPIRED, Why.LEFT)
             case SlotGiven():
                 self._give_slots(fact)
             case SlotReleased():
                 self._release_slots(fact)
+            case JoinWithdrawn() if fact.place:
+                self._finish_place(fact.place, TicketState.WITHDRAWN, Why.NONE)
             case JoinWithdrawn():
                 self._finish(fact.ticket, TicketState.WITHDRAWN, Why.NONE)
             case AdmissionWithdrawn():
@@ -169,6 +181,8 @@ class RoomFold:
             case Purged():
                 self.purges = [*self.purges, (self.head + 1, fact.up_to)][-_RANGES:]
                 self.head = max(self.head, fact.up_to)
+                if fact.pre_queue:
+                    self.pre_queue.purge()
             case RoomCreated():
                 self._create(at, fact)
             case RoomUpdated():
@@ -177,6 +191,8 @@ class RoomFold:
                 self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
             case RoomDeleted():
                 self.deleted = True
+            case Scheduled() | DrawBegun() | DrawPart() | Drawn():
+                self._move_doors(at, fact)
             case _:
                 raise UnknownFact(f"fact {seq}: {type(fact).__name__} is not folded")
 
@@ -184,6 +200,39 @@ class RoomFold:
         self.config, self.salt, self.gen, self.cfg_ver = dict(fact.config), fact.salt, fact.gen, fact.cfg_ver
         self.created_at = self.updated_at = at
         self.marks = marks_of_new_room(self.config)
+        if opens_at := self.config.get("opens_at"):
+            self.pre_queue.schedule(at, opens_at)
+
+    def _move_doors(self, at: int, fact: Scheduled | DrawBegun | DrawPart | Drawn) -> None:
+        match fact:
+            case Scheduled():
+                self.config.update(fact.changes)
+                self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
+                if "opens_at" in fact.changes:
+                    self.pre_queue.schedule(at, fact.changes["opens_at"])
+            case DrawBegun():
+                self.pre_queue.begin(fact)
+                self.last_ticket = fact.first + fact.count - 1
+                if self.last_ticket * TICKET_BYTES > len(self.tickets):
+                    self._grow(self.tickets, self.last_ticket, TICKET_BYTES)
+            case DrawPart():
+                self._put_order(fact)
+            case Drawn():
+                self.pre_queue.close(at, fact)
+
+    def _put_order(self, fact: DrawPart) -> None:
+        doors = self.pre_queue
+        if fact.done != doors.done or not all(doors.is_known(place) for place in fact.order):
+            raise BrokenJournal(f"part {fact.done} of the drawn order does not fit")
+        for n, record in doors.put(fact):
+            at = self._known(n)
+            self.tickets[at : at + TICKET_BYTES] = record
+
+    def _finish_place(self, place: int, state: TicketState, why: int) -> None:
+        if not self.pre_queue.is_known(place):
+            raise BrokenJournal(f"place {place} was never given")
+        if number := self.pre_queue.finish(place, state, why):
+            self._finish(number, state, why)
 
     def _join(self, at: int, body: bytes) -> None:
         n = int.from_bytes(body[:4], "little")

@@ -16,14 +16,15 @@ from typing import Any, Final
 
 from app.core.ids import RoomId
 from app.domain.fold import RoomFold
-from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, TICKET_BYTES, Flag, pack_header
+from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, PLACE_BYTES, TICKET_BYTES, Flag, pack_header
 from app.domain.room import RoomConfig
 from app.domain.room_codec import config_from_json, config_to_json, field_text
 from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
-"""``("t"|"d", chunk, bytes)`` · ``("r", offset, bytes)`` a piece of the bitmap · ``("o", [(cookie 8, n), …])`` ·
-``("i", [(address 8, count), …])`` · ``("in", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])`` ·
+"""``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"pn"|"hm", offset, bytes)`` a piece of a string ·
+``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
+``("in"|"ipn", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])`` ·
 ``("pu", [first and last number as 8 bytes, …])``."""
 
 MEMBERS: Final = 2000
@@ -38,7 +39,8 @@ _ENDS: Final = struct.Struct("<8xIIII20x")
 """pass_end, claim_end, used_at, first_admitted of a door record."""
 _RANGE: Final = struct.Struct("<II")
 _UNDER_WAY: Final = re.compile(rb"[\x02\x03]")
-_NOT_WAITING: Final = re.compile(rb"[^\x01]")
+_NOT_WAITING: Final = re.compile(rb"[^\x00\x01]")
+"""Neither waiting nor a number that a running draw will give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,21 @@ class RoomImage:
         """Everything but header and configuration, in slices."""
         yield from _chunks("t", self.records.tickets, CHUNK * TICKET_BYTES)
         yield from _chunks("d", self.records.doors, CHUNK * DOOR_BYTES)
-        for offset in range(0, len(self.removed), BITMAP_BYTES):
-            yield ("r", offset, self.removed[offset : offset + BITMAP_BYTES])
+        yield from _pieces("r", self.removed)
         yield from _slices("o", _owners(self.records))
-        places = _places(self.records)
-        yield from _slices("i", iter(_addresses(places).items()))
-        yield from _slices("in", _networks(places))
+        for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
+            yield from _slices(book, iter(_addresses(places).items()))
+            yield from _slices(book + "n", _networks(places))
         yield from _slices("e", iter(self.deadlines.items()))
         yield from _slices("w", iter(self.at_door))
         yield from _slices("pu", (_RANGE.pack(*purge) for purge in self.records.purges))
+        for kind, content in self.records.pre_queue.writes():
+            if kind == "h":
+                yield from _chunks(kind, content, CHUNK * PLACE_BYTES)
+            elif isinstance(content, bytes):
+                yield from _pieces(kind, content)
+            else:
+                yield from _slices(kind, content)
 
 
 def make_image(fold: RoomFold) -> RoomImage:
@@ -97,6 +105,7 @@ def make_image(fold: RoomFold) -> RoomImage:
     at_door = _stand_at_the_door(fold, states)
     gone = [match.start() + fold.head + 1 for match in _NOT_WAITING.finditer(states[fold.head :])]
     header = _configured(config) | _counted(fold, states, len(gone)) | _clocks(fold)
+    header |= fold.pre_queue.header()
     if header["last_ticket"] > header["head"] + header["removed"]:
         header["line_since"] = header["mono"]
     return RoomImage(
@@ -225,11 +234,20 @@ def _bitmap(gone: list[int]) -> bytes:
     return bytes(bits)
 
 
-def _owners(fold: RoomFold) -> Iterator[tuple[bytes, int]]:
+def _pieces(kind: str, content: bytes) -> Iterator[Write]:
+    for offset in range(0, len(content), BITMAP_BYTES):
+        yield (kind, offset, content[offset : offset + BITMAP_BYTES])
+
+
+def _owners(fold: RoomFold) -> Iterator[tuple[bytes, int | bytes]]:
+    """Owner index: tickets by number, those of the pre-queue by their place."""
+    yield from fold.pre_queue.owners()
+    drawn = fold.pre_queue.is_drawn()
     for k, chunk in _record_chunks(fold):
         for i, (cookie,) in enumerate(_COOKIE.iter_unpack(chunk)):
-            if chunk[i * TICKET_BYTES] != TicketState.NONE:
-                yield cookie, k * CHUNK + i + 1
+            n = k * CHUNK + i + 1
+            if chunk[i * TICKET_BYTES] != TicketState.NONE and not (n < len(drawn) and drawn[n]):
+                yield cookie, n
 
 
 def _places(fold: RoomFold) -> Counter[tuple[int, bytes]]:
@@ -247,7 +265,7 @@ def _places(fold: RoomFold) -> Counter[tuple[int, bytes]]:
 
 
 def _addresses(places: Counter[tuple[int, bytes]]) -> Counter[bytes]:
-    """Waiting tickets per address."""
+    """Places per address."""
     counts: Counter[bytes] = Counter()
     for (_, address), count in places.items():
         counts[address] += count
@@ -255,7 +273,7 @@ def _addresses(places: Counter[tuple[int, bytes]]) -> Counter[bytes]:
 
 
 def _networks(places: Counter[tuple[int, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Waiting tickets of each IPv6 /48 by its /56, packed (ENG-295)."""
+    """Places of each IPv6 /48 by its /56, packed (ENG-295)."""
     found: dict[bytes, Counter[int]] = {}
     for (net, address), count in places.items():
         if net:

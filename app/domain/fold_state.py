@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 import ujson
 
 from app.domain.fold import RoomFold
+from app.domain.fold_doors import DoorsFold
 
 STATE_FORM: Final = 1
 """Raised when the same fields come to mean something else."""
@@ -22,6 +24,8 @@ PIECE_BYTES: Final = 4 << 20
 
 _MOMENT: Final = "now_ms"
 """The moment of a fold is the reader's, not the state's."""
+_PART: Final = "pre_queue"
+"""The field that is a fold of its own; its fields are kept as ``pre_queue.<name>``."""
 
 
 class UnreadableState(ValueError):
@@ -30,7 +34,7 @@ class UnreadableState(ValueError):
 
 def dump_fold(fold: RoomFold) -> Iterator[bytes]:
     """The state of ``fold`` in pieces; the first names what follows."""
-    values = {name: getattr(fold, name) for name in _names()}
+    values = {name: attrgetter(name)(fold) for name in _names()}
     records = {name: value for name, value in values.items() if isinstance(value, bytearray)}
     plain = {name: _coded(value) for name, value in values.items() if name not in records}
     sizes = [[name, len(value)] for name, value in records.items()]
@@ -56,13 +60,15 @@ def load_fold(pieces: Sequence[bytes], now_ms: int) -> RoomFold:
         raise UnreadableState("made by another build's fold, or cut off")
     fold = RoomFold(now_ms)
     for name, value in values.items():
-        setattr(fold, name, value)
+        owner, _, own = name.rpartition(".")
+        setattr(attrgetter(owner)(fold) if owner else fold, own, value)
     fold.renew()
     return fold
 
 
 def _names() -> list[str]:
-    return [field.name for field in fields(RoomFold) if field.name != _MOMENT]
+    own = [field.name for field in fields(RoomFold) if field.name not in (_MOMENT, _PART)]
+    return [*own, *(f"{_PART}.{field.name}" for field in fields(DoorsFold))]
 
 
 def _coded(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Packed layouts of a room's live state: header fields, ticket record, door record.
+"""Packed layouts of a room's live state: header fields, records of tickets, doors and pre-queue places.
 
 The engine's Lua library (app/infrastructure/lua) writes them, a rebuild writes them again from the journal.
 ``HEADER_FIELDS`` is compared with ``lua/lib/header.lua`` by a test. Numbers are little-endian.
@@ -9,7 +9,7 @@ Not here: names of keys (infrastructure/keys.py), facts (facts.py).
 from __future__ import annotations
 
 import struct
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
 LAYOUT: Final = 1
@@ -55,9 +55,9 @@ HEADER_FIELDS: Final = (
     "passes_out",  # unused passes without a slot
     "flush_up_to",  # records up to here may still have to get the pass of a flush; 0 = none
     "purge_up_to",  # whoever is said to wait up to here, and is not waiting for a flush, was purged
-    "opens_at",  # reserved, 0
-    "phase",  # reserved, 0
-    "places",  # reserved, 0
+    "opens_at",  # wall ms at which the doors open or opened; 0 = never scheduled
+    "phase",  # Phase
+    "places",  # highest place number, counted through all pre-queues of the generation
     "line_since",  # M since which somebody waits without a break; 0 = nobody waits
     "freed_at",  # M at which a slot was last freed
     "second",  # M // 1000 that the four now_ counters belong to
@@ -71,10 +71,10 @@ HEADER_FIELDS: Final = (
     "min_freed",
     "rescore",  # 1 + cursor of a walk over the deadlines after a shorter session; 0 = none
     "forgotten",  # chunks whose tickets were over long enough to be dropped
-    "spare_2",
+    "drawn_at",  # wall ms of the last draw's closing fact; 0 = none since the schedule was set
     "spare_3",
-    "hour_end",  # wall ms at which the running hour of the statistics ends; 0 = none since a rebuild
-    "ended",  # tickets that ended and kept their times: the next place in the ring of the last 50,000
+    "spare_4",
+    "spare_5",
     "auto_joins",  # threshold of arrivals per minute; 0 = threshold activation is off
     "auto_since",  # M since which the condition of the next switch holds without a break; 0 = it does not
 )
@@ -93,6 +93,20 @@ def pack_header(fields: dict[str, float]) -> bytes:
 def unpack_header(data: bytes) -> dict[str, float]:
     """Named fields of a header string; raises struct.error when the length is wrong."""
     return dict(zip(HEADER_FIELDS, HEADER.unpack(data), strict=True))
+
+
+class Phase(IntEnum):
+    """How far the opening of the doors is (``qm.PHASE``). The room is scheduled in every phase but NONE (ENG-062)."""
+
+    NONE = 0
+    OPEN = 1
+    """The pre-queue takes places; the doors open at ``opens_at``."""
+    CALLED = 2
+    """The schedule was cancelled with people in the pre-queue: the doors open at the next tick."""
+    DRAWING = 3
+    """The list of places is fixed, the order is being put in place; new joins stand behind it."""
+    DRAWN = 4
+    """The order stands; it is told once its closing fact is in the journal."""
 
 
 class Flag(IntFlag):
@@ -114,6 +128,14 @@ class Flag(IntFlag):
     """Let a slot given at the door go unused: the pass ends with its time, present or not. A fold sets it when
     ``slot_released`` with why 1 meets AT_DOOR."""
 
+
+PRE: Final = struct.Struct("<ddddddd32s")
+"""State of the pre-queue and its draw (key ``hm``): places of earlier pre-queues, places now held, highest place
+purged, first ticket of the draw, places drawn, those that have their number already, seq of the closing fact, seed."""
+
+PLACE_BYTES: Final = 96
+PLACE_LATE: Final = 1
+"""Flag byte of a place that was given up after the list of its draw was fixed: it keeps its number in the order."""
 
 TICKET_BYTES: Final = 72
 TICKET: Final = struct.Struct("<BBBxIIHH8s16s16s16s")
@@ -178,3 +200,19 @@ class DoorRecord(NamedTuple):
         """Record from its 48 bytes."""
         low, high, *rest = DOOR.unpack(data)
         return cls(low | high << 32, *rest)
+
+
+class PlaceRecord(NamedTuple):
+    """One place in a pre-queue as stored (96 bytes): a ticket record, the handle, eight spare bytes."""
+
+    ticket: TicketRecord
+    handle: bytes
+
+    def pack(self) -> bytes:
+        """The 96 bytes."""
+        return self.ticket.pack() + self.handle + bytes(8)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> PlaceRecord:
+        """Record from its 96 bytes."""
+        return cls(TicketRecord.unpack(data[:TICKET_BYTES]), data[TICKET_BYTES : TICKET_BYTES + 16])

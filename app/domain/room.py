@@ -69,6 +69,8 @@ class RoomConfig:
     auto_activate: AutoActivate | None = None
     autotune: Autotune | None = None
     """None = the server's default (AUTOTUNE)."""
+    opens_at: int | None = None
+    """When the doors open, epoch ms; stays after the opening (ENG-184)."""
 
     @property
     def claim_sec(self) -> int:

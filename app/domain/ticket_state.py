@@ -15,3 +15,5 @@ class TicketState(IntEnum):
     EXPIRED = 4
     EJECTED = 5
     WITHDRAWN = 6
+    PREQUEUED = 7
+    """What a place in the pre-queue is called where states are told; its record says WAITING."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import ujson
 
 from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.layout import Phase
 from app.domain.marks import mark, split_mark
 from app.domain.room import Room, RoomConfig, RoomState
 from app.domain.room_codec import config_from_json, config_to_json, field_text
@@ -56,6 +57,8 @@ class RoomWrite:
     seq: int = 0
     changed: tuple[str, ...] = ()
     background: bool = False
+    pre_queue: int = 0
+    """Places held at the moment of the change, or dropped by a deletion."""
     waiting: int = 0
     """Dropped by a deletion, like the next two."""
     passes: int = 0
@@ -133,7 +136,7 @@ class EngineAdmin:
         expect_gen: int | None = None,
         expect: dict[str, Any] | None = None,
     ) -> RoomWrite:
-        """Set fields (snake_case name → value of RoomConfig or its JSON form). Fact: room_updated.
+        """Set fields (snake_case name → value of RoomConfig or its JSON form). Facts: scheduled, room_updated.
 
         ``expect_gen``: StaleRoom when the room has another generation. ``expect``: values that must hold now, compared
         in the same step, else CONFLICT.
@@ -145,21 +148,21 @@ class EngineAdmin:
             return RoomWrite(WriteCode.NO_ROOM)
         if reply[0] == RoomCode.CONFLICT:
             return RoomWrite(WriteCode.CONFLICT)
-        _, background, gen, cfg_ver, seq, epoch, *names = _ok(reply, room_id)
+        _, background, gen, cfg_ver, seq, epoch, pre_queue, *names = _ok(reply, room_id)
         code = WriteCode.UPDATED if names else WriteCode.UNCHANGED
         changed = tuple(name.decode() for name in names)
-        return RoomWrite(code, gen, cfg_ver, mark(epoch, seq), changed, background == 1)
+        return RoomWrite(code, gen, cfg_ver, mark(epoch, seq), changed, background == 1, pre_queue)
 
     async def delete(self, room_id: RoomId, *, actor: str) -> RoomWrite:
         """End the room's generation and unlink what it left. Fact: room_deleted."""
         reply = await self._call("room_delete", room_id, field_text(actor))
         if reply[0] == RoomCode.NOROOM:
             return RoomWrite(WriteCode.NO_ROOM)
-        _, gen, seq, epoch, waiting, passes, sessions = _ok(reply, room_id)
+        _, gen, seq, epoch, waiting, passes, sessions, places = _ok(reply, room_id)
         while (await self._call("collect", room_id))[1] == 1:
             pass
         await self._loader.call("drop_origins", origins_key(self._prefix), room_id)
-        return RoomWrite(WriteCode.DELETED, gen, 0, mark(epoch, seq), waiting=waiting, passes=passes, sessions=sessions)
+        return RoomWrite(WriteCode.DELETED, gen, 0, mark(epoch, seq), (), False, places, waiting, passes, sessions)
 
     async def forget(self, room_id: RoomId) -> None:
         """Take a deleted room whose last fact is committed off the list of rooms that are drained and ticked."""
@@ -234,6 +237,10 @@ class EngineAdmin:
         """Withdraw the join at mark ``seq``. True: it was committed meanwhile and stands. Fact: join_withdrawn."""
         return await self._undo("undo_join", room_id, gen, seq, ticket)
 
+    async def undo_prejoin(self, room_id: RoomId, gen: int, seq: int, handle: bytes) -> bool:
+        """Withdraw the pre-queue place made at mark ``seq``. True: it was committed meanwhile. Fact: join_withdrawn."""
+        return await self._undo("undo_prejoin", room_id, gen, seq, handle)
+
     async def undo_admission(self, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
         """Withdraw the admission at mark ``seq``. True: it was committed meanwhile. Fact: admission_withdrawn."""
         return await self._undo("undo_admission", room_id, gen, seq, ticket)
@@ -246,9 +253,9 @@ class EngineAdmin:
         _, gen, seq, committed = _ok(reply, room_id)
         return gen, seq, committed
 
-    async def _undo(self, name: str, room_id: RoomId, gen: int, seq: int, ticket: int) -> bool:
+    async def _undo(self, name: str, room_id: RoomId, gen: int, seq: int, what: int | bytes) -> bool:
         epoch, plain = split_mark(seq)
-        reply = _ok(await self._call(name, room_id, gen, epoch, plain, ticket), room_id)
+        reply = _ok(await self._call(name, room_id, gen, epoch, plain, what), room_id)
         return bool(reply[1] == 1)
 
     async def _call(self, name: str, room_id: RoomId, *args: Any) -> Any:
@@ -267,7 +274,8 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
-    release, is_floor, seq, committed, now, without_url, blocked, switch, switch_at, *detail = rest
+    release, is_floor, seq, committed, now, without_url, blocked, switch, switch_at, *rest = rest
+    phase, opens_at, drawn_at, pre_queue, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -291,4 +299,8 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         detail=read_detail(detail) if detail else None,
         last_switch_at=None if switch_at is None else int(switch_at),
         last_switch=None if switch is None else ujson.loads(switch),
+        phase=Phase(phase),
+        opens_at=opens_at,
+        drawn_at=drawn_at,
+        pre_queue=pre_queue,
     )

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from secrets import token_bytes
 from typing import Any
 
+from app.core.clock import wall_ms
 from app.core.ids import RoomId
-from app.domain.layout import unpack_header
+from app.domain.draw import SEED_BYTES
+from app.domain.layout import Phase, unpack_header
 from app.domain.marks import mark
 from app.infrastructure.engine import room_error
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
@@ -20,8 +23,9 @@ from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 
 Write = tuple[Any, ...]
-"""One piece of a rebuilt room: ("t" | "d", chunk, bytes), ("r", byte offset, bytes), ("o" | "i", [(field, number), …]),
-("in", [(field, bytes), …]), ("e", [(ticket, due ds), …]), ("w", [ticket, …]), ("pu", [8 bytes, …])."""
+"""One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm", byte offset, bytes),
+("o" | "i" | "in" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]), ("w", [ticket, …]),
+("pu", [8 bytes, …])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,19 @@ class Pulled:
     elements: list[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class DrawState:
+    """A pre-queue and its draw. Places are numbers; drawn are those behind ``base`` that were held at the opening."""
+
+    phase: Phase
+    gen: int
+    seed: bytes
+    base: int
+    places: int
+    count: int
+    done: int
+
+
 class EngineJobs:
     """Background calls. They raise RoomGone, RoomFenced and StorageUnavailable."""
 
@@ -41,16 +58,53 @@ class EngineJobs:
         self._prefix = prefix
         self._loader = loader
 
-    async def tick(self, room_id: RoomId) -> TickAnswer:
-        """Move one room on. ``again``: a work limit ended it, call at once."""
-        return _tick_answer(await self._call("tick", room_id), room_id)
+    async def tick(self, room_id: RoomId, now_ms: int | None = None, seed: bytes | None = None) -> TickAnswer:
+        """Move one room on. ``again``: a work limit ended it, call at once.
+
+        ``now_ms``: this instance's wall clock (ENG-299); ``seed``: of a draw that this call may begin, 32 random bytes.
+        Tests name them, everybody else leaves them out.
+        """
+        now_ms = wall_ms() if now_ms is None else now_ms
+        return _tick_answer(await self._call("tick", room_id, now_ms, seed or token_bytes(SEED_BYTES)), room_id)
 
     async def tick_many(self, room_ids: Sequence[RoomId]) -> list[TickAnswer | Exception]:
         """Ticks in one trip; the error of one room stands in its place."""
         return [
             _value_or_error(_tick_answer, reply, room_id)
-            for room_id, reply in zip(room_ids, await self._many("tick", [(r,) for r in room_ids]), strict=True)
+            for room_id, reply in zip(
+                room_ids,
+                await self._many("tick", [(r, wall_ms(), token_bytes(SEED_BYTES)) for r in room_ids]),
+                strict=True,
+            )
         ]
+
+    async def draw_state(self, room_id: RoomId) -> DrawState:
+        """How far the opening of the doors is, and what a draw is computed from."""
+        reply = await self._call("draw_read", room_id, -1)
+        if reply[0] != RoomCode.OK:
+            raise room_error(reply[0], room_id)
+        return DrawState(Phase(reply[1]), *reply[2:])
+
+    async def draw_chunk(self, room_id: RoomId, chunk: int) -> bytes:
+        """Place records of one chunk (layout.PlaceRecord, one after the other)."""
+        reply = await self._call("draw_read", room_id, chunk)
+        if reply[0] != RoomCode.OK:
+            raise room_error(reply[0], room_id)
+        return bytes(reply[1])
+
+    async def draw_put(self, room_id: RoomId, gen: int, seed: bytes, done: int, order: bytes) -> int:
+        """Place the next part of the order, u32 each. Returns how many have their number; -1 = no such draw runs."""
+        reply = await self._call("draw_put", room_id, gen, seed, done, order)
+        if reply[0] != RoomCode.OK:
+            raise room_error(reply[0], room_id)
+        return int(reply[1])
+
+    async def draw_end(self, room_id: RoomId, gen: int, seed: bytes, identities: int, digest: bytes) -> bool:
+        """Close the draw; True when this call did it. Fact: drawn."""
+        reply = await self._call("draw_end", room_id, gen, seed, identities, digest)
+        if reply[0] != RoomCode.OK:
+            raise room_error(reply[0], room_id)
+        return bool(reply[1] == 1)
 
     async def drain_next(self, room_id: RoomId, committed: int, limit: int) -> Pulled:
         """Acknowledge facts up to ``committed``, then pull at most ``limit``.
@@ -116,7 +170,7 @@ class EngineJobs:
 
 def _flat_write(write: Write) -> Iterator[Any]:
     kind, *values = write
-    if kind in ("o", "i", "in", "e"):
+    if kind in ("o", "i", "in", "hx", "ip", "ipn", "e"):
         values = [value for pair in values[0] for value in pair]
     elif kind in ("w", "pu"):
         values = list(values[0])
@@ -137,8 +191,8 @@ def _value_or_error(parse: Any, reply: Any, room_id: RoomId) -> Any:
 def _tick_answer(reply: Any, room_id: RoomId) -> TickAnswer:
     if reply[0] != RoomCode.OK:
         raise room_error(reply[0], room_id)
-    _, promoted, skipped, expired, again, seq, epoch = reply
-    return TickAnswer(promoted, skipped, expired, again == 1, mark(epoch, seq))
+    _, promoted, skipped, expired, again, seq, epoch, phase, opens_at = reply
+    return TickAnswer(promoted, skipped, expired, again == 1, mark(epoch, seq), Phase(phase), opens_at)
 
 
 def _pulled(reply: Any, room_id: RoomId) -> Pulled:

@@ -22,6 +22,7 @@ from app.infrastructure.engine_results import (
     LeaveAnswer,
     Proof,
     Reason,
+    Schedule,
     TicketState,
     Verdict,
     ViewState,
@@ -66,18 +67,18 @@ _TICKET_STATES: Final = tuple(TicketState)
 
 def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
     """Head and tail of an item; ``ask``: flags other than LOOSE."""
-    presented, generation, ticket, cookies, strict, loose, doors = proof
+    presented, generation, ticket, cookies, strict, loose, doors, handle = proof
     if loose:
         ask |= 1
     head = _HEAD.pack(presented, ask, len(cookies) >> 4, len(doors) >> 4, generation, ticket, strict)
-    return head, loose + cookies + doors
+    return head, loose + cookies + doors + handle
 
 
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
     head, tail = pack_proof(item.proof, 0)
-    _, cookie, address, ip, loose, net = item
-    return head + _JOIN_BODY.pack(ip, net, address, cookie, item.proof.strict, loose) + tail
+    _, cookie, address, ip, loose, net, handle = item
+    return head + _JOIN_BODY.pack(ip, net, address, cookie, item.proof.strict, loose) + tail + handle
 
 
 def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:
@@ -102,10 +103,11 @@ def pack_leave(proof: Proof) -> bytes:
 class _Common:
     """What a reply says for all its items: clocks, state, rate, generation, epoch."""
 
-    __slots__ = ("base", "epoch", "gen", "is_floor", "now", "packed", "rate", "state")
+    __slots__ = ("base", "epoch", "gen", "is_floor", "now", "packed", "rate", "schedule", "state")
 
     def __init__(self, reply: Sequence[Any]) -> None:
-        _, self.now, self.base, state, self.rate, is_floor, self.gen, self.epoch, self.packed = reply
+        _, self.now, self.base, state, self.rate, is_floor, self.gen, self.epoch, self.packed, *more = reply
+        self.schedule = Schedule(*more) if more else None
         self.state = _STATES[state]
         self.rate = float(self.rate)
         self.is_floor = is_floor == 1
@@ -130,6 +132,7 @@ class _Common:
             self.is_floor,
             self.now,
             marks & 2 == 2,
+            self.schedule,
         )
 
 

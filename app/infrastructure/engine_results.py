@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from app.domain.layout import Phase
 from app.domain.room import RoomState
 from app.domain.ticket_state import TicketState as TicketState
 from app.infrastructure.engine_detail import RoomDetail
@@ -22,6 +23,8 @@ class Presented(IntEnum):
     NONE = 0
     REFUSED = 1
     VALID = 2
+    HANDLE = 3
+    """A valid token of a place in the pre-queue."""
 
 
 class Reason(IntEnum):
@@ -69,6 +72,7 @@ class JoinCode(IntEnum):
     BYPASS = 2
     IDENTITY_LIMIT = 3
     LINE_FULL = 4
+    PRE_IDENTITY_LIMIT = 5
 
 
 class Verdict(IntEnum):
@@ -109,6 +113,8 @@ class Proof(NamedTuple):
     """Loose fingerprint, 16 bytes, or b"" where it is not allowed to prove anything."""
     doors: bytes = b""
     """0–4 digests of presented door keys."""
+    handle: bytes = b""
+    """The 16 bytes of the handle, with HANDLE only."""
 
 
 class JoinItem(NamedTuple):
@@ -122,6 +128,8 @@ class JoinItem(NamedTuple):
     loose_new: bytes
     """Loose fingerprint to store with a new ticket, 16 bytes (computed also where it may not prove)."""
     net: int = 0
+    handle: bytes = b""
+    """16 random bytes for a place in the pre-queue; needed where the room's copy has an opening time."""
 
 
 class CheckItem(NamedTuple):
@@ -133,6 +141,15 @@ class CheckItem(NamedTuple):
     via: Via
     arrival: bytes = bytes(16)
     """Digests of address and client (fingerprint.arrival), by which arrivals are counted while the queue is off."""
+
+
+class Schedule(NamedTuple):
+    """What a scheduled room tells everybody."""
+
+    opens_at: int
+    """Epoch ms by the store's clock."""
+    pre_count: int
+    """Places held in the pre-queue."""
 
 
 class VisitorView(NamedTuple):
@@ -157,6 +174,8 @@ class VisitorView(NamedTuple):
     now: int
     """Recorded clock of the room, epoch ms."""
     owner_by_cookie: bool
+    schedule: Schedule | None = None
+    """Set while the room is scheduled. A SCHEDULED view with ticket 0 is that of a place in the pre-queue."""
 
 
 class JoinAnswer(NamedTuple):
@@ -167,7 +186,7 @@ class JoinAnswer(NamedTuple):
     generation: int
     seq: int
     view: VisitorView | None
-    """None for IDENTITY_LIMIT and LINE_FULL."""
+    """None for IDENTITY_LIMIT, LINE_FULL and PRE_IDENTITY_LIMIT."""
 
 
 class CheckAnswer(NamedTuple):
@@ -211,6 +230,12 @@ class RoomFigures:
     seq: int
     committed: int
     now: int
+    phase: Phase = Phase.NONE
+    opens_at: int = 0
+    """Epoch ms; 0 = never scheduled."""
+    drawn_at: int = 0
+    """Epoch ms; 0 = not drawn since the schedule was set."""
+    pre_queue: int = 0
     checks_without_url: int = 0
     blocked_return_urls: int = 0
     detail: RoomDetail | None = None
@@ -219,6 +244,11 @@ class RoomFigures:
     """Wall ms of the last switch by threshold activation."""
     last_switch: str | None = None
     """``opened`` or ``closed``."""
+
+    @property
+    def effective_state(self) -> RoomState:
+        """What visitors are told (ENG-062)."""
+        return RoomState.SCHEDULED if self.phase else self.state
 
     @property
     def occupancy(self) -> int:
@@ -235,3 +265,6 @@ class TickAnswer:
     expired: int
     again: bool
     seq: int
+    phase: Phase = Phase.NONE
+    opens_at: int = 0
+    """Epoch ms; 0 = never scheduled."""

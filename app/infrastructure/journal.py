@@ -24,8 +24,9 @@ from app.infrastructure.queries import QUERIES
 if TYPE_CHECKING:
     from app.infrastructure.postgres import PooledLink
 
+_WITH_ADDRESS: Final = frozenset({FactType.JOINED, FactType.PREJOINED})
 _IP: Final = slice(4, 20)
-"""Where a ``joined`` body of the outbox has the readable address; the journal keeps it in a column of its own."""
+"""Where those bodies have the readable address in the outbox; the journal keeps it in a column of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def outbox_to_row(element: bytes) -> tuple[int, int, int, bytes | None, bytes]:
         raise UnknownFact(f"element of {len(element)} bytes")
     kind, lv, at = HEAD.unpack_from(element)
     body = element[HEAD.size :]
-    if kind == FactType.JOINED:
+    if kind in _WITH_ADDRESS:
         return kind, lv, at, body[_IP], body[: _IP.start] + body[_IP.stop :]
     return kind, lv, at, None, body
 
@@ -144,7 +145,7 @@ class Journal:
 
     async def _store_together(self, batches: Sequence[Batch]) -> dict[RoomId, Appended]:
         columns = _columns(batches)
-        about_rooms = [batch for batch in batches if any(e[0] <= FactType.ROOM_DELETED for e in batch.elements)]
+        about_rooms = [batch for batch in batches if any(e[0] <= FactType.SCHEDULED for e in batch.elements)]
         async with self._postgres.acquire() as link:
             if about_rooms:
                 async with link.transaction():
@@ -232,13 +233,13 @@ async def _project(link: PooledLink, batch: Batch) -> None:
     """Bring the table ``rooms`` up to the room facts of one batch, inside the transaction that stores them."""
     for element in batch.elements:
         kind, lv, at, _, body = outbox_to_row(element)
-        if kind > FactType.ROOM_DELETED:
+        if kind > FactType.SCHEDULED:
             continue
         fact: Any = decode_body(kind, lv, body)
         if kind == FactType.ROOM_CREATED:
             config = ujson.dumps(fact.config)
             await link.execute(QUERIES["room_created"], batch.room, batch.gen, fact.cfg_ver, config, fact.salt, at)
-        elif kind == FactType.ROOM_UPDATED:
+        elif kind in (FactType.ROOM_UPDATED, FactType.SCHEDULED):
             changes = ujson.dumps(fact.changes)
             await link.execute(QUERIES["room_updated"], batch.room, batch.gen, fact.cfg_ver, changes, fact.updated_at)
         else:

@@ -52,7 +52,7 @@ class RoomKeys:
         return f"{self.base}{gen}:d{chunk}"
 
     def owners(self, gen: int) -> str:
-        """Hash: first 8 bytes of the cookie digest → ticket number."""
+        """Hash: first 8 bytes of the cookie digest → ticket number, or ``p`` and the number of a pre-queue place."""
         return f"{self.base}{gen}:o"
 
     def addresses(self, gen: int) -> str:
@@ -87,13 +87,25 @@ class RoomKeys:
         """Hash: what web workers count (lua/lib/tallies.lua)."""
         return f"{self.base}{gen}:n"
 
-    def hour(self, gen: int) -> str:
-        """String: what the room did in the running hour (domain/hour_record.py)."""
-        return f"{self.base}{gen}:s"
+    def places(self, gen: int, chunk: int) -> str:
+        """String of CHUNK place records of the pre-queue."""
+        return f"{self.base}{gen}:h{chunk}"
 
-    def past_hours(self, gen: int) -> str:
-        """Hash: hour → its record."""
-        return f"{self.base}{gen}:sh"
+    def handles(self, gen: int) -> str:
+        """Hash: first 8 bytes of a handle → place."""
+        return f"{self.base}{gen}:hx"
+
+    def place_addresses(self, gen: int) -> str:
+        """Hash: 8-byte address digest → places in the pre-queue."""
+        return f"{self.base}{gen}:ip"
+
+    def place_numbers(self, gen: int) -> str:
+        """String of u32: the ticket of each place once it is drawn."""
+        return f"{self.base}{gen}:pn"
+
+    def pre_queue(self, gen: int) -> str:
+        """String: state of the pre-queue and its draw (layout.PRE)."""
+        return f"{self.base}{gen}:hm"
 
 
 def chunk_of(ticket: int) -> int:

@@ -29,6 +29,7 @@ from app.domain.facts import (
     fact_type,
     split_element,
 )
+from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined, Scheduled
 from app.domain.layout import DoorRecord, TicketRecord, pack_header, unpack_header
 
 AT = 1_788_253_200_123
@@ -50,6 +51,13 @@ EVERY: list[FactBody] = [
     Left((1,)),
     Ejected(7, 3, "Zoë"),
     Purged(412, 400, 12, "Zoë"),
+    Scheduled({"opens_at": AT, "pre_queue_max_per_ip": None}, "système", 12, 2, AT),
+    Prejoined(7, b"i" * 16, b"h" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16),
+    JoinWithdrawn(0, 2**33, 7),
+    Left((), (7, 8)),
+    DrawBegun(1, AT, 9, 41, 7, b"r" * 32),
+    DrawPart(3, (9, 4_000_000_000)),
+    Drawn(1, AT, 41, 7, 5, b"r" * 32, b"d" * 32),
 ]
 
 

@@ -33,6 +33,7 @@ from app.infrastructure.keys import RoomKeys, chunk_of
 from app.infrastructure.lua_bundle import LuaBundle
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
+from app.services.draws import draw_room
 
 ROOM = RoomId("shop")
 _names = itertools.count(1)
@@ -57,6 +58,8 @@ class Browser:
     network: str | None = None
     loose: bool = False
     refused: bool = False
+    handle: bytes = b""
+    """Of its place in the pre-queue; presented while it has no ticket."""
 
     def place(self) -> tuple[bytes, int]:
         """What his places are counted by."""
@@ -65,7 +68,9 @@ class Browser:
 
     def proof(self) -> Proof:
         presented = Presented.REFUSED if self.refused else Presented.VALID if self.ticket else Presented.NONE
-        valid = presented is Presented.VALID
+        if self.handle and not self.ticket and not self.refused:
+            presented = Presented.HANDLE
+        valid = presented >= Presented.VALID
         network = self.network or self.name
         return Proof(
             presented,
@@ -75,6 +80,7 @@ class Browser:
             digest("strict" + network),
             digest("loose" + network) if self.loose else b"",
             b"".join(digest("door" + d) for d in self.doors),
+            self.handle if presented is Presented.HANDLE else b"",
         )
 
 
@@ -125,8 +131,12 @@ class World:
             digest("ip" + browser.name),
             digest("loose" + (browser.network or browser.name)),
             net,
+            digest("handle" + fresh) if self.room.config.opens_at else b"",
         )
         answer = await self.engine.join(self.room, item)
+        if answer.code == 1 and answer.view is not None and not answer.view.ticket:
+            browser.handle, browser.gen, browser.refused = item.handle, answer.generation, False
+            browser.cookies = [fresh]
         if answer.view is not None and answer.view.ticket:
             browser.ticket, browser.gen, browser.refused = answer.view.ticket, answer.generation, False
             if answer.code == 1:
@@ -164,12 +174,12 @@ class World:
             step = min(1.0, left)
             if step > 0:
                 await self.advance(step)
-            answer = await self.jobs.tick(ROOM)
+            answer = await self.jobs.tick(ROOM, await self.now())
             promoted, skipped = promoted + answer.promoted, skipped + answer.skipped
             expired += answer.expired
             left -= step
             if left <= 0 and not answer.again:
-                return TickAnswer(promoted, skipped, expired, answer.again, answer.seq)
+                return TickAnswer(promoted, skipped, expired, answer.again, answer.seq, answer.phase, answer.opens_at)
 
     async def advance(self, seconds: float) -> None:
         """Let time pass for this room alone. What the test itself took since the last call is not counted."""
@@ -181,6 +191,18 @@ class World:
         header["last_time"] = int(now) * 1000 + int(micros) // 1000 + header["offset"]
         header["last_tick"] = min(header["last_tick"], self.mono)
         await self.valkey.execute("SET", self.keys.header, pack_header(header))
+
+    async def now(self) -> int:
+        """Wall ms by the store's clock, which the test moves."""
+        header = unpack_header(await self.valkey.execute("GET", self.keys.header))
+        now, micros = await self.valkey.execute("TIME")
+        return int(int(now) * 1000 + int(micros) // 1000 + header["offset"])
+
+    async def open_doors(self) -> None:
+        """Tick past the opening, draw, and acknowledge: everybody in the pre-queue knows his number."""
+        await self.tick()
+        assert await draw_room(self.jobs, ROOM) is not None
+        await self.commit()
 
     async def header(self) -> dict[str, Any]:
         header = await self.jobs.header(ROOM)

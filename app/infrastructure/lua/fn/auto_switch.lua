@@ -11,7 +11,7 @@ local NOTHING, OPENED, CLOSED, OVERTAKEN = 0, 1, 2, 3
 
 local function wish(R, held_ms, sustain, release)
   local h = R.h
-  if h.auto_joins == 0 or h.auto_since == 0 then return NOTHING end
+  if h.auto_joins == 0 or h.auto_since == 0 or h.phase > 0 then return NOTHING end
   if h.state == qm.S.BYPASS and held_ms >= sustain * 1000 then return OPENED end
   local may_close = h.state == qm.S.ACTIVE and release > 0 and held_ms >= release * 1000 and qm.waiting(h) == 0
   if may_close and redis.call("HEXISTS", R.p .. "cfg", "mark_own") == 1 then return CLOSED end

@@ -24,12 +24,25 @@ local function queue(reason)
   return answer(VERDICT.QUEUE, reason)
 end
 
+-- Why a place of the pre-queue that has no ticket to tell queues.
+local function place_reason(R, p, rec)
+  local state = qm.place_state(R, p, rec)
+  if state == T.WAITING then return REASON.SCHEDULED end
+  return state == T.EJECTED and REASON.EJECTED or REASON.EXPIRED
+end
+
 -- The ticket that an item's token names: n, record, proof. Or nil and the reason.
 local function find(R, item)
   local presented, gen, n = qm.item_token(item)
   if presented == P.NONE then return nil, REASON.NEW end
   if presented == P.REFUSED then return nil, REASON.BAD_TOKEN end
   if gen ~= R.h.gen then return nil, REASON.STALE_GENERATION end
+  if presented == P.HANDLE then
+    local p, place
+    n, p, place = qm.handle_find(R, item, TAIL)
+    if p then return nil, place_reason(R, p, place) end
+    if not n then return nil, REASON.EXPIRED end
+  end
   local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
   if not rec then return nil, qm.reason_missing(R, n) end
   return n, rec, qm.prove(item, TAIL, rec)
@@ -86,14 +99,17 @@ end
 
 local function check(R, item)
   if band(byte(item, 2), ASK.COVERED) == 0 then return (check_open(R, item, VERDICT.NOT_TARGETED)) end
-  if R.h.state == qm.S.BYPASS then return check_bypass(R, item) end
+  if qm.state_of(R.h) == qm.S.BYPASS then return check_bypass(R, item) end
   local n, rec, proof = find(R, item)
   if not n then return queue(rec) end
   local state = byte(rec, 1)
   if state == T.ACTIVE then return check_session(R, n, item, proof, VERDICT.SESSION) end
   if proof == 0 then return queue(REASON.BAD_TOKEN) end
   if state == T.PASSED then return check_pass(R, n, rec, item) end
-  if state == T.WAITING then return queue(R.h.state == qm.S.PAUSED and REASON.PAUSED or REASON.WAITING) end
+  if state == T.WAITING then
+    local _, reason = qm.in_line(R.h)
+    return queue(reason)
+  end
   return queue(state == T.EJECTED and REASON.EJECTED or REASON.EXPIRED)
 end
 

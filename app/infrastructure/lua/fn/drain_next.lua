@@ -14,6 +14,7 @@ qm.fn("drain_next", { "allow-oom" }, function(keys, args)
   if committed > h.committed and committed <= h.seq then
     redis.call("LPOP", R.p .. "l", committed - h.committed)
     h.committed = committed
+    if h.phase == qm.PHASE.DRAWN then qm.draw_reveal(R) end
     redis.call("SET", R.key, qm.header_pack(h))
   end
   local answer = { qm.CODE.OK, h.gen, h.epoch, h.committed }

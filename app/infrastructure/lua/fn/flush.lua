@@ -10,7 +10,8 @@ qm.fn("flush", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_enter(keys[1], 0, 0)
   if not R then return { code } end
   local h = R.h
-  if h.state == qm.S.BYPASS then return { qm.CODE.OK, h.state, h.gen, 0, 0, 0 } end
+  local state = qm.state_of(h)
+  if state == qm.S.BYPASS or state == qm.S.SCHEDULED then return { qm.CODE.OK, state, h.gen, 0, 0, 0 } end
   local waiting = qm.waiting(h)
   if waiting == 0 then return { qm.CODE.OK, 0, h.gen, 0, qm.outstanding(h), h.epoch } end
   local seq = qm.flush_line(R, args[1])

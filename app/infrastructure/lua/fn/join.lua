@@ -1,11 +1,12 @@
 -- Purpose: Gives each item its place: the live ticket it owns (by token, else by cookie), or the next number.
 -- Keys: header
 -- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, net u16, address 8,
---   cookie 16, strict 16, loose 16 of a new ticket, then the tail at byte 103
+--   cookie 16, strict 16, loose 16 of a new ticket, then the tail at byte 103, and, where the caller's copy has an
+--   opening time, 16 bytes for a handle at the end
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 48 bytes an item: join code
---   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua)
+--   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua); while scheduled opensAt and places
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
--- Facts: joined, promoted (ENG-118)
+-- Facts: joined, promoted (ENG-118), prejoined
 -- Cost: O(1) an item and O(line / 500,000) a call
 
 local TAIL, PLACE, LAST = 103, 45, 102 -- where tail and place (net, address) begin, and where the new record ends
@@ -16,7 +17,7 @@ qm.bind(function()
     string.byte, string.sub, struct.pack, table.concat, tonumber, redis.call
 end)
 
-local J, T, P, REASON, V = qm.JOIN, qm.T, qm.PRESENTED, qm.REASON, qm.VIEW
+local J, T, P, REASON, V, PHASE = qm.JOIN, qm.T, qm.PRESENTED, qm.REASON, qm.VIEW, qm.PHASE
 
 -- The view of ticket n when it is live and this request's, else nil and why not.
 local function carry_on(R, n, rec, proof, item)
@@ -34,11 +35,22 @@ local function carry_on(R, n, rec, proof, item)
   return view
 end
 
+-- True while newcomers get a place in the pre-queue.
+local function is_pre_queue(h)
+  return h.phase == PHASE.OPEN or h.phase == PHASE.CALLED
+end
+
 local function by_token(R, item, last)
   local presented, gen, n = qm.item_token(item)
   if presented == P.NONE then return nil, REASON.NEW end
   if presented == P.REFUSED then return nil, REASON.BAD_TOKEN end
   if gen ~= R.h.gen then return nil, REASON.STALE_GENERATION end
+  if presented == P.HANDLE then
+    local p, place
+    n, p, place = qm.handle_find(R, item, TAIL)
+    if p then return qm.place_keep(R, p, place, qm.prove(item, TAIL, place)) end
+    if not n then return nil, REASON.EXPIRED end
+  end
   local rec = n >= 1 and n <= last and qm.ticket_get(R, n)
   if not rec then return nil, qm.reason_missing(R, n) end
   local proof = qm.prove(item, TAIL, rec)
@@ -49,10 +61,15 @@ end
 local function by_cookie(R, item, last, reason)
   local at = TAIL + (byte(item, 2) % 2) * 16
   for _ = 1, byte(item, 3) do
-    local n = tonumber_(call("HGET", R.g .. "o", sub(item, at, at + 7)) or 0)
-    local rec = n >= 1 and n <= last and qm.ticket_get(R, n)
+    local n, p, rec = qm.owner_find(R, call("HGET", R.g .. "o", sub(item, at, at + 7)))
+    if n then rec = n >= 1 and n <= last and qm.ticket_get(R, n) end
     if rec and sub(rec, 25, 40) == sub(item, at, at + 15) then
-      local view, why = carry_on(R, n, rec, 2, item)
+      local view, why
+      if n then
+        view, why = carry_on(R, n, rec, 2, item)
+      else
+        view, why = qm.place_keep(R, p, rec, 2)
+      end
       if view then return view end
       if reason == REASON.NEW then reason = why end
     end
@@ -93,10 +110,13 @@ end
 
 local function join(R, item, batch, line_max)
   local h, last = R.h, batch.first - 1
-  if h.state == qm.S.BYPASS then return pass_by(R, item) end
+  if qm.state_of(h) == qm.S.BYPASS then return pass_by(R, item) end
   local view, reason = by_token(R, item, last)
   if not view and byte(item, 3) > 0 then view, reason = by_cookie(R, item, last, reason) end
   if view then return pack("<BBxxI4", J.EXISTING, 0, 0) .. view end
+  if is_pre_queue(h) then
+    return qm.place_give(R, item, reason, line_max)
+  end
   if h.ip_cap > 0 and qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
     return pack("<BBxxI4", J.IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
@@ -108,7 +128,7 @@ local function join_all(keys, args)
   local R, code = qm.room_enter(keys[1], args[1], args[2])
   if not R then return { code } end
   local line_max, answers, batch = tonumber_(args[3]), {}, new_batch(R)
-  qm.places_load(R, "i", args, 4, PLACE)
+  qm.places_load(R, is_pre_queue(R.h) and "ip" or "i", args, 4, PLACE)
   for i = 4, #args do answers[i - 3] = join(R, args[i], batch, line_max) end
   if #batch.records > 0 then
     qm.records_save(R, batch.first, batch.records)
@@ -116,8 +136,9 @@ local function join_all(keys, args)
   end
   if R.arrivals then qm.arrivals_count(R) end
   local answer = qm.answer_head(R)
-  qm.room_close(R)
   answer[#answer + 1] = concat(answers)
+  qm.answer_tail(R, answer)
+  qm.room_close(R)
   return answer
 end
 

@@ -8,9 +8,23 @@
 
 local TAIL = 29
 
+-- A place of the pre-queue that has no ticket to tell.
+local function leave_place(R, item, p, rec)
+  if qm.place_state(R, p, rec) ~= qm.T.WAITING or qm.prove(item, TAIL, rec) == 0 then return 0, 0 end
+  qm.place_finish(R, p, rec, qm.T.EXPIRED, qm.WHY.LEFT)
+  return qm.T.PREQUEUED, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4I4", 0, p))
+end
+
 local function leave(R, item)
   local presented, gen, n = qm.item_token(item)
-  if presented ~= qm.PRESENTED.VALID or gen ~= R.h.gen or n < 1 or n > R.h.last_ticket then return 0, 0 end
+  if presented < qm.PRESENTED.VALID or gen ~= R.h.gen then return 0, 0 end
+  if presented == qm.PRESENTED.HANDLE then
+    local p, place
+    n, p, place = qm.handle_find(R, item, TAIL)
+    if p then return leave_place(R, item, p, place) end
+    n = n or 0
+  end
+  if n < 1 or n > R.h.last_ticket then return 0, 0 end
   local rec = qm.ticket_get(R, n)
   if not rec then return 0, 0 end
   local state = rec:byte(1)

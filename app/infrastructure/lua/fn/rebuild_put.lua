@@ -1,7 +1,8 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
--- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d (chunk, bytes) · r (byte offset,
---   bytes) · o, i, in (field, value, …) · e (ticket, ds, …) · w (ticket, …) · pu (element, …)
+-- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm
+--   (byte offset, bytes) · o, i, in, hx, ip, ipn (field, value, …) · e (ticket, ds, …) · w (ticket, …) ·
+--   pu (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
 -- Facts: none
@@ -13,16 +14,23 @@ function put.t(g, kind, values)
   redis.call("SET", g .. kind .. values[1], values[2])
 end
 put.d = put.t
+put.h = put.t
 
 function put.r(g, kind, values)
   redis.call("SETRANGE", g .. kind, values[1], values[2])
 end
+
+put.pn = put.r
+put.hm = put.r
 
 function put.o(g, kind, values)
   redis.call("HSET", g .. kind, unpack(values))
 end
 put.i = put.o
 put["in"] = put.o
+put.hx = put.o
+put.ip = put.o
+put.ipn = put.o
 
 function put.e(g, kind, values)
   local scored = {}

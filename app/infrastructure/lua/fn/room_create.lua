@@ -36,6 +36,8 @@ qm.fn("room_create", {}, function(keys, args)
   qm.config_store(p, fields)
   redis.call("HSET", p .. "cfg", "salt", args[4], "mark_rate", h.rate, "mark_rate_at", 0)
   local R = { key = key, p = p, g = p .. gen .. ":", h = h, ds = 0, facts = {}, seq_before = 0, books = {} }
+  local opens_at = qm.opening_in(fields)
+  if opens_at and opens_at > 0 then qm.schedule(R, opens_at) end
   local hex = args[4]:gsub(".", function(c) return string.format("%02x", c:byte()) end)
   local body = '{"config":' .. args[5] .. ',"salt":"' .. hex .. '","actor":' .. args[3]
     .. ',"gen":' .. gen .. ',"cfg_ver":1}'

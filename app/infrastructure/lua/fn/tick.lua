@@ -1,16 +1,16 @@
--- Purpose: Moves one room on: records of a flush, credit, ended passes and sessions, the door, then the line. Any number of instances may
---   call it; the elapsed time is shared.
+-- Purpose: Moves one room on: records of a flush, credit, opening, ended passes and sessions, the door, then the line.
+--   Any number of instances may call it; the elapsed time is shared.
 -- Keys: header
--- Args: none
--- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch
+-- Args: wall ms of the acting instance · 32 random bytes made for this call (seed of a draw that it may begin)
+-- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch, phase, opensAt
 -- Errors: NOHEADER, NOROOM, FENCED
--- Facts: slot_released, lapsed, slot_given, promoted
+-- Facts: draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
 -- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1000 passed over; every 10 s four old chunks dropped
 
 -- Facts that may wait for the journal; above it nobody is promoted, so that memory stays bounded (FLT-078).
 local BACKLOG_LIMIT = 1000000
 
-qm.fn("tick", { "allow-oom" }, function(keys)
+qm.fn("tick", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_enter(keys[1], 0, 0)
   if not R then return { code } end
   local h = R.h
@@ -18,8 +18,9 @@ qm.fn("tick", { "allow-oom" }, function(keys)
   -- While a flush is being written there is time for nothing else; nobody waits but who has come since.
   if not qm.flush_run(R) then
     qm.room_close(R)
-    return { qm.CODE.OK, 0, 0, 0, 1, h.seq, h.epoch }
+    return { qm.CODE.OK, 0, 0, 0, 1, h.seq, h.epoch, h.phase, h.opens_at }
   end
+  if h.phase > 0 then qm.doors(R, tonumber(args[1]), args[2]) end
   local lapsed, ends_done = qm.deadlines_run(R)
   qm.deadlines_rescore(R)
   local door_done, paid, absent, line_done = true, 0, 0, true
@@ -32,5 +33,5 @@ qm.fn("tick", { "allow-oom" }, function(keys)
   qm.forget(R, R.second_before)
   qm.room_close(R)
   local again = not (ends_done and door_done and line_done) or h.rescore > 0
-  return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch }
+  return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch, h.phase, h.opens_at }
 end)

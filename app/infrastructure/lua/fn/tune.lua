@@ -11,7 +11,7 @@ local NOTHING, SET, OVERTAKEN = 0, 1, 3
 
 local function may_tune(R, seen, hold_ms)
   local h = R.h
-  if h.state ~= qm.S.ACTIVE or h.rate == 0 or h.rate ~= seen or qm.waiting(h) == 0 then return false end
+  if qm.state_of(h) ~= qm.S.ACTIVE or h.rate == 0 or h.rate ~= seen or qm.waiting(h) == 0 then return false end
   local set_at = qm.mark_number(R, "mark_rate_at") or 0
   return set_at == 0 or h.wall - set_at >= hold_ms
 end

@@ -8,19 +8,20 @@ qm.LAYOUT = 1
 qm.CHUNK = 1024
 qm.TICKET_BYTES = 72
 qm.DOOR_BYTES = 48
+qm.PLACE_BYTES = 96
 
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
-qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "fl", "pu", "a0", "a1" }
--- Those of its statistics, which a rebuild keeps when they are there.
-qm.OF_STATISTICS = { "n", "s", "sh" }
+qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "n", "fl", "pu", "a0", "a1", "hx", "ip", "ipn", "pn", "hm" }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }
 
 -- TicketState, RoomState, Presented, Reason, ViewState, JoinCode, Verdict of engine_results.py.
-qm.T = { NONE = 0, WAITING = 1, PASSED = 2, ACTIVE = 3, EXPIRED = 4, EJECTED = 5, WITHDRAWN = 6 }
+qm.T = { NONE = 0, WAITING = 1, PASSED = 2, ACTIVE = 3, EXPIRED = 4, EJECTED = 5, WITHDRAWN = 6, PREQUEUED = 7 }
+-- Phase of domain/layout.py: how far the opening of the doors is.
+qm.PHASE = { NONE = 0, OPEN = 1, CALLED = 2, DRAWING = 3, DRAWN = 4 }
 qm.S = { ACTIVE = 0, PAUSED = 1, BYPASS = 2, SCHEDULED = 3 }
-qm.PRESENTED = { NONE = 0, REFUSED = 1, VALID = 2 }
+qm.PRESENTED = { NONE = 0, REFUSED = 1, VALID = 2, HANDLE = 3 }
 qm.REASON = {
   NONE = 0, NEW = 1, WAITING = 2, SCHEDULED = 3, PAUSED = 4, EXPIRED = 5, EJECTED = 6, STALE_GENERATION = 7,
   AT_CAPACITY = 8, SESSION_ELSEWHERE = 9, BAD_TOKEN = 10,
@@ -28,7 +29,7 @@ qm.REASON = {
 qm.VIEW = {
   WAITING = 1, PAUSED = 2, SCHEDULED = 3, PASSED = 4, AT_CAPACITY = 5, ACTIVE = 6, BYPASS = 7, GONE = 8,
 }
-qm.JOIN = { EXISTING = 0, CREATED = 1, BYPASS = 2, IDENTITY_LIMIT = 3, LINE_FULL = 4 }
+qm.JOIN = { EXISTING = 0, CREATED = 1, BYPASS = 2, IDENTITY_LIMIT = 3, LINE_FULL = 4, PRE_IDENTITY_LIMIT = 5 }
 qm.VERDICT = { QUEUE = 0, BYPASS = 1, NOT_TARGETED = 2, SESSION = 3, ADMITTED = 4 }
 
 -- Flag, Why, Released, PromotedBy of domain/layout.py and domain/facts.py.

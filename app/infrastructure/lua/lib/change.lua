@@ -33,23 +33,38 @@ local function mark(R, changed, why)
   end
 end
 
-local function body_of(R, changed, actor, why, figures)
-  local parts = {}
-  for i, field in ipairs(changed) do parts[i] = '"' .. field[1] .. '":' .. field[2] end
-  return '{"changes":{' .. concat(parts, ",") .. '},"actor":' .. actor .. ',"why":' .. why .. ',"cfg_ver":'
-    .. R.h.cfg_ver .. ',"updated_at":' .. format("%.0f", R.h.wall) .. (figures and ',"figures":' .. figures or "") .. "}"
+-- Fields whose change is the fact `scheduled` (ENG-257); the others make `room_updated`.
+local OF_SCHEDULE = { opens_at = true, pre_queue_max_per_ip = true }
+
+local function body_of(R, parts, actor, more)
+  return '{"changes":{' .. concat(parts, ",") .. '},"actor":' .. actor .. ',"cfg_ver":' .. R.h.cfg_ver
+    .. ',"updated_at":' .. format("%.0f", R.h.wall) .. more .. "}"
+end
+
+local function facts_of(R, changed, actor, why, figures)
+  local schedule, rest, seq = {}, {}, nil
+  for _, field in ipairs(changed) do
+    local parts = OF_SCHEDULE[field[1]] and schedule or rest
+    parts[#parts + 1] = '"' .. field[1] .. '":' .. field[2]
+  end
+  if #schedule > 0 then
+    seq = qm.fact(R, qm.FACT.SCHEDULED, body_of(R, schedule, actor, ',"pre_queue":' .. qm.places_held(R)))
+  end
+  if #rest > 0 then
+    local more = ',"why":' .. why .. (figures and ',"figures":' .. figures or "")
+    seq = qm.fact(R, qm.FACT.ROOM_UPDATED, body_of(R, rest, actor, more))
+  end
+  return seq
 end
 
 -- Applies `changed` (pairs of qm.config_changed, not empty). `light`: only state and rate; `actor`, `why`, `figures`:
--- JSON. Returns the seq of the fact. The room is the caller's to close.
+-- JSON. Returns the seq of the last fact. The room is the caller's to close.
 function qm.room_change(R, changed, light, actor, why, figures)
   local h = R.h
   qm.accrue(h) -- what was earned so far was earned at the old rate
   if h.credit > 1 then h.credit = 1 end
   local ttl, longest = h.session_ttl, h.session_max
-  local state = h.state
   qm.config_to_header(h, changed)
-  qm.hour_state(R, state)
   if h.session_ttl < ttl or h.session_max < longest then h.rescore = 1 end
   qm.config_store(R.p, changed)
   for _, field in ipairs(changed) do
@@ -58,7 +73,9 @@ function qm.room_change(R, changed, light, actor, why, figures)
   mark(R, changed, why)
   if not light then h.cfg_ver = h.cfg_ver + 1 end
   h.updated_at = h.wall
-  return qm.fact(R, qm.FACT.ROOM_UPDATED, body_of(R, changed, actor, why, figures))
+  local opens_at = qm.opening_in(changed)
+  if opens_at then qm.schedule(R, opens_at) end
+  return facts_of(R, changed, actor, why, figures)
 end
 
 -- True when the leader of `epoch` may decide about the room: no later one has (FLT-026). It is the latest from now on.

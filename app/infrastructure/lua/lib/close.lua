@@ -36,18 +36,13 @@ end
 function qm.room_close(R)
   local h = R.h
   if next(R.books) then qm.places_save(R) end
-  local waiting, before = qm.waiting(h), R.waiting_before
-  if before and (waiting < before or h.active < R.active_before) then
-    qm.hour_peak(qm.hour_open(R), before, R.active_before)
-  end
-  if R.waits then qm.waits_save(R) end
-  if R.hour then qm.hour_save(R) end
-  if waiting == 0 then
+  if qm.waiting(h) == 0 then
     h.line_since = 0
   elseif h.line_since == 0 then
     h.line_since = h.mono > 0 and h.mono or 1
   end
   if h.auto_joins > 0 then qm.auto_disturb(h) end
+  if R.pre then qm.pre_save(R) end
   save_facts(R)
   call("SET", R.key, qm.header_pack(h))
   if #R.facts > 0 and R.seq_before == h.committed then poke(R) end

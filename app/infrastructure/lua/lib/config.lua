@@ -31,6 +31,14 @@ function qm.config_to_header(h, fields)
   end
 end
 
+-- The opening time among the fields: wall ms, 0 = none, nil = not named.
+function qm.opening_in(fields)
+  for _, field in ipairs(fields) do
+    if field[1] == "opens_at" then return tonumber(field[2]) or 0 end
+  end
+  return nil
+end
+
 -- Writes the fields into the hash.
 function qm.config_store(p, fields)
   for _, field in ipairs(fields) do redis.call("HSET", p .. "cfg", field[1], field[2]) end

@@ -27,8 +27,12 @@ local function restart(R)
   h.min_joins, h.min_passes, h.min_paid, h.min_freed = 0, 0, 0, 0
 end
 
-local function next_second(R, since, now)
+-- Closes the seconds that are over. Costs two commands once a second, nothing otherwise.
+function qm.counters_roll(R)
   local h = R.h
+  local now = floor(h.mono / 1000)
+  local since = h.second
+  if now == since then return end
   local watches = h.auto_joins > 0
   if watches then qm.auto_watch(h, h.min_joins + h.now_joins, since + 1) end
   if now - since >= MINUTE then
@@ -48,20 +52,6 @@ local function next_second(R, since, now)
   h.second = now
 end
 
--- Closes the seconds, and the hour, that are over. Costs two commands once a second, nothing otherwise.
-function qm.counters_roll(R)
-  local h = R.h
-  local now = floor(h.mono / 1000)
-  local since = h.second
-  if now == since and h.wall < h.hour_end then return end
-  if now ~= since then
-    qm.hour_count(R)
-    next_second(R, since, now)
-  end
-  qm.hour_turn(R, since)
-  qm.hour_sample(R, since, now)
-end
-
 -- Joins or arrivals of the 60 full seconds before the running one: the number that thresholds are compared with.
 function qm.joins_last_minute(R)
   local at = (R.h.second % MINUTE) * SLOT_BYTES
@@ -78,7 +68,7 @@ end
 
 -- Release rate per minute (ENG-234) and whether an estimate from it is a lower bound only (ENG-236).
 function qm.release_rate(h)
-  if h.state ~= qm.S.ACTIVE or h.rate == 0 then return 0, 0 end
+  if h.state ~= qm.S.ACTIVE or h.phase > 0 or h.rate == 0 then return 0, 0 end
   local at_cap = h.max_concurrent > 0 and h.active + h.pending >= h.max_concurrent
   if at_cap and h.mono - h.freed_at >= 60000 then return h.rate, 1 end
   local paid = h.min_paid + h.now_paid

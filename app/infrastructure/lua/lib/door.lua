@@ -105,16 +105,17 @@ local function give_slot(R, n, rec, claim_end)
   h.pending, h.passes_out = h.pending + 1, h.passes_out - 1
 end
 
--- Gives free slots to those at the door, oldest first (ENG-122). While the room is paused only passes that are paid
--- are served, and the others hold nobody up (ENG-060). Returns false when the work limit was reached.
+-- Gives free slots to those at the door, oldest first (ENG-122). While the room is paused or scheduled only passes that
+-- are paid are served, and the others hold nobody up (ENG-060, ENG-063). Returns false when the work limit was reached.
 function qm.door_serve(R)
   local h, given = R.h, {}
   local claim_end = R.ds + qm.claim_ds(h)
   local all = true
-  if h.state ~= qm.S.BYPASS then
+  local state = qm.state_of(h)
+  if state ~= qm.S.BYPASS then
     all = qm.door_walk(R, function(n, rec)
       if not qm.slot_free(h) or #given >= ABSENT_LIMIT then return true end
-      if band(byte(rec, 2), FLAG.PAID) == 0 and not qm.can_pay(h) then return h.state ~= qm.S.PAUSED end
+      if band(byte(rec, 2), FLAG.PAID) == 0 and not qm.can_pay(h) then return state == qm.S.ACTIVE end
       give_slot(R, n, rec, claim_end)
       given[#given + 1] = n
       return false, true

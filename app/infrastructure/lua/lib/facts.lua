@@ -4,9 +4,10 @@ local pack, char, concat
 qm.bind(function() pack, char, concat = struct.pack, string.char, table.concat end)
 
 qm.FACT = {
-  ROOM_CREATED = 1, ROOM_UPDATED = 2, ROOM_DELETED = 3, JOINED = 6, JOIN_WITHDRAWN = 7, PROMOTED = 10,
+  ROOM_CREATED = 1, ROOM_UPDATED = 2, ROOM_DELETED = 3, SCHEDULED = 4, PREJOINED = 5, JOINED = 6, JOIN_WITHDRAWN = 7,
+  DRAW_PART = 8, DRAWN = 9, PROMOTED = 10,
   SLOT_GIVEN = 11, SLOT_RELEASED = 12, ADMITTED = 13, ADMISSION_WITHDRAWN = 14, LAPSED = 17, LEFT = 18, EJECTED = 19,
-  PURGED = 20,
+  PURGED = 20, DRAW_BEGUN = 21,
 }
 local LOG_VERSION = 1
 

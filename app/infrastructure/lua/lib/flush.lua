@@ -56,8 +56,6 @@ function qm.ticket_settle(R, n, rec)
   local flags, door, due = pass_of(R, f, n, byte(rec, 2), qm.seen_of(rec))
   local k, i = qm.place(n)
   local head = char(T.PASSED, flags)
-  local waits = qm.waits_of(R)
-  waits[#waits + 1] = f.passed_at - qm.joined_of(rec)
   qm.door_room(R, n)
   qm.ticket_put(R, n, 0, head)
   call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, door)
@@ -74,13 +72,11 @@ local function write_run(R, f, scores)
   local key, door_key = R.g .. "t" .. k, R.g .. "d" .. k
   local block = call("GETRANGE", key, i * TICKET_BYTES, (i + count) * TICKET_BYTES - 1)
   local old_doors = call("GETRANGE", door_key, i * DOOR_BYTES, (i + count) * DOOR_BYTES - 1)
-  local tickets, doors, waits = {}, {}, qm.waits_of(R)
+  local tickets, doors = {}, {}
   for j = 0, count - 1 do
     local at, at_door, n = j * TICKET_BYTES + 1, j * DOOR_BYTES + 1, first + j
     if byte(block, at) == T.WAITING then
-      local seen, joined = unpack_("<I4I6", block, at + 4)
-      local flags, door, due = pass_of(R, f, n, byte(block, at + 1), seen)
-      waits[#waits + 1] = f.passed_at - joined
+      local flags, door, due = pass_of(R, f, n, byte(block, at + 1), (unpack_("<I4", block, at + 4)))
       tickets[j + 1] = char(T.PASSED, flags) .. sub(block, at + 2, at + TICKET_BYTES - 1)
       doors[j + 1] = door
       scores[#scores + 1] = due

@@ -46,11 +46,27 @@ local function drop(R, k)
   return true
 end
 
+-- Drops the places of the pre-queue once every ticket that they were drawn is dropped.
+local function drop_places(R)
+  local h = R.h
+  if h.places == 0 or h.phase > 0 or call("EXISTS", R.g .. "hx") == 0 then return end
+  local pre = qm.pre(R)
+  if h.forgotten * CHUNK < pre.first + pre.count - 1 then return end
+  local last = qm.place(h.places)
+  for from = 0, last, 1000 do
+    local names = {}
+    for k = from, last < from + 999 and last or from + 999 do names[#names + 1] = R.g .. "h" .. k end
+    call("UNLINK", unpack_table(names))
+  end
+  call("UNLINK", R.g .. "hx", R.g .. "pn")
+end
+
 -- Drops what may be dropped. `second`: the second that the counters stood at before this call.
 function qm.forget(R, second)
   local h = R.h
   if h.second == second or h.second % EVERY_SEC ~= 0 then return end
   for _ = 1, CHUNKS_A_CALL do
-    if not (is_due(R, h.forgotten) and drop(R, h.forgotten)) then return end
+    if not (is_due(R, h.forgotten) and drop(R, h.forgotten)) then break end
   end
+  drop_places(R)
 end

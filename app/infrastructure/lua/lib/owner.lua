@@ -2,7 +2,8 @@
 -- longer for a longer common prefix tells an attacker nothing he could use.
 --
 -- Every item begins: presented u8, flags u8 (ASK), cookies u8, door keys u8, gen u32, ticket u32, strict 16. At offset
--- `tail` (it differs by function) follow: loose 16 if ASK.LOOSE, then the cookie digests, then the door-key digests.
+-- `tail` (it differs by function) follow: loose 16 if ASK.LOOSE, then the cookie digests, then the door-key digests, then
+-- the handle of 16 bytes if it is a pre-queue token that is presented (PRESENTED.HANDLE; the ticket number is 0).
 
 local byte, sub, unpack_
 qm.bind(function() byte, sub, unpack_ = string.byte, string.sub, struct.unpack end)
@@ -38,6 +39,13 @@ function qm.has_door_key(item, tail, key)
     at = at + 16
   end
   return false
+end
+
+-- Handle that an item with PRESENTED.HANDLE brings.
+function qm.item_handle(item, tail)
+  local _, flags, cookies, doors = byte(item, 1, 4)
+  local at = tail + (flags % 2 + cookies + doors) * 16
+  return sub(item, at, at + 15)
 end
 
 -- True when the item presents any door key.

@@ -1,5 +1,5 @@
--- Passes from the head of the line (ENG-121 ... ENG-124). Records are read and written in runs of neighbours, since one
--- command per ticket would be most of the cost. Not here: the pass in the step of a join (promotion_at_join.lua).
+-- Passes from the head of the line (ENG-121 ... ENG-124) and in the step of a join (ENG-118). Records are read and
+-- written in runs of neighbours, since one command per ticket would be most of the cost.
 
 local RUN = 64
 local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1000, 5000
@@ -15,8 +15,7 @@ local T, FLAG, CHUNK = qm.T, qm.FLAG, qm.CHUNK
 local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
 local BOTH = FLAG.SLOT + FLAG.PAID
 
--- Fact of passes given now: `runs` of { first, count, flags }.
-function qm.promoted_fact(R, by, pass_end, claim_end, runs)
+local function promoted_fact(R, by, pass_end, claim_end, runs)
   local any_slot = false
   for i = 1, #runs do
     local run = runs[i]
@@ -45,12 +44,11 @@ local function new_walk(R)
   return {
     pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
     paid_door = qm.pass_bytes(h.wall, pass_end, claim_end), absent_door = qm.pass_bytes(h.wall, pass_end, 0),
-    no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds, waits = qm.waits_of(R),
+    no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds,
   }
 end
 
 local PASSED_OVER, PASSED_PAID = "\2\0", "\2\3" -- state PASSED with flags none, and SLOT + PAID
-
 -- The same for a ticket with flags of its own, which it keeps.
 local function passed(kept, flags, plain)
   return kept == 0 and plain or char(T.PASSED, kept + flags)
@@ -65,9 +63,7 @@ local function promote(R, walk, n, block, at)
     return nil
   end
   qm.place_change(R, "i", block, at + 14, -1)
-  local seen, joined = unpack_("<I4I6", block, at + 4)
-  local scores, waits = walk.scores, walk.waits
-  waits[#waits + 1] = h.wall - joined
+  local seen, scores = unpack_("<I4", block, at + 4), walk.scores
   if seen < walk.seen_limit then
     walk.absent = walk.absent + 1
     h.passes_out = h.passes_out + 1
@@ -134,7 +130,31 @@ function qm.promote_line(R)
   local complete = h.head == h.last_ticket or not qm.can_pay(h) or not qm.slot_free(h)
   R.sums = nil
   save_scores(R, walk.scores)
-  if #walk.runs > 0 then qm.promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
+  if #walk.runs > 0 then promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
   h.now_passes, h.now_paid = h.now_passes + walk.paid + walk.absent, h.now_paid + walk.paid
   return walk.paid, walk.absent, complete
+end
+
+-- True when a ticket that joins now would be promoted in the same step.
+function qm.promote_on_join(R)
+  local h = R.h
+  return qm.can_pay(h) and qm.slot_free(h) and qm.waiting(h) == 0 and not qm.door_oldest(R)
+end
+
+-- Gives new ticket n, for which promote_on_join held, its pass; returns its door as a table.
+function qm.promote_new(R, n)
+  local h, walk = R.h, new_walk(R)
+  h.removed = 0
+  qm.head_to(R, n)
+  R.sums = nil
+  h.pending, h.credit = h.pending + 1, h.credit - 1
+  h.now_passes, h.now_paid = h.now_passes + 1, h.now_paid + 1
+  local door = {
+    passed_at = h.wall, before = 0, pass_end = walk.pass_end, claim_end = walk.claim_end, used = 0, first = 0,
+    admitted = 0, seq = 0, key = qm.NO_DOOR_KEY,
+  }
+  qm.door_put(R, n, door)
+  qm.deadline_set(R, n, qm.pass_due(R, BOTH, R.ds, door))
+  promoted_fact(R, qm.BY.JOIN, walk.pass_end, walk.claim_end, { { n, 1, BOTH } })
+  return door
 end

@@ -41,12 +41,13 @@ function qm.line_emptied(R)
   qm.places_clear(R, "i")
 end
 
--- Drops everybody who waits; returns the seq to wait for.
-function qm.purge_line(R, actor)
-  local h, waiting = R.h, qm.waiting(R.h)
+-- Drops everybody: `waiting` and `places` people in line and in the pre-queue; returns the seq to wait for.
+function qm.purge_line(R, actor, waiting, places)
+  local h = R.h
+  qm.places_purge(R)
   call("RPUSH", R.g .. "pu", pack("<I4I4", h.head + 1, h.last_ticket))
   call("LTRIM", R.g .. "pu", -RANGES, -1)
   h.purge_up_to = h.last_ticket
   qm.line_emptied(R)
-  return qm.fact(R, qm.FACT.PURGED, pack("<I4I4I4", h.purge_up_to, waiting, 0) .. actor)
+  return qm.fact(R, qm.FACT.PURGED, pack("<I4I4I4", h.purge_up_to, waiting, places) .. actor)
 end

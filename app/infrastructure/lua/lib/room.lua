@@ -70,7 +70,6 @@ function qm.room_enter(key, gen, cfg_ver)
   if R then
     R.second_before = R.h.second
     qm.counters_roll(R)
-    R.waiting_before, R.active_before = qm.waiting(R.h), R.h.active
   end
   return R, code
 end
@@ -81,6 +80,11 @@ function qm.key_parts(key)
   return prefix, room
 end
 
+-- Effective state: scheduled from the schedule on until the draw is revealed, else the configured one (ENG-062).
+function qm.state_of(h)
+  return h.phase > 0 and qm.S.SCHEDULED or h.state
+end
+
 -- True when a slot is free.
 function qm.slot_free(h)
   return h.max_concurrent == 0 or h.active + h.pending < h.max_concurrent
@@ -88,7 +92,7 @@ end
 
 -- True when one credit may be spent now.
 function qm.can_pay(h)
-  return h.state == qm.S.ACTIVE and h.rate > 0 and h.credit >= 1
+  return h.state == qm.S.ACTIVE and h.phase == 0 and h.rate > 0 and h.credit >= 1
 end
 
 -- Tickets in line without a pass.
@@ -101,5 +105,5 @@ function qm.accrue(h)
   local elapsed = h.mono - h.last_tick
   h.last_tick = h.mono
   if elapsed > 5000 then elapsed = 5000 end
-  if elapsed > 0 and h.state == qm.S.ACTIVE then h.credit = h.credit + h.rate * elapsed / 60000 end
+  if elapsed > 0 and h.state == qm.S.ACTIVE and h.phase == 0 then h.credit = h.credit + h.rate * elapsed / 60000 end
 end

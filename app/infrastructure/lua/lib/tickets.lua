@@ -100,10 +100,16 @@ local function allocate(key, size)
   if call("EXISTS", key) == 0 then call("SETRANGE", key, size - 1, "\0") end
 end
 
--- Makes room for ticket record n when it is the first of its chunk.
-function qm.ticket_room(R, n)
+-- Makes room for ticket record n when it is the first of its chunk, or `anyway`.
+function qm.ticket_room(R, n, anyway)
   local k, i = qm.place(n)
-  if i == 0 then allocate(R.g .. "t" .. k, CHUNK * TICKET_BYTES) end
+  if i == 0 or anyway then allocate(R.g .. "t" .. k, CHUNK * TICKET_BYTES) end
+end
+
+-- Makes room for the record of place p when it is the first of its chunk.
+function qm.place_room(R, p)
+  local k, i = qm.place(p)
+  if i == 0 then allocate(R.g .. "h" .. k, CHUNK * qm.PLACE_BYTES) end
 end
 
 -- Makes room for door records in the chunk of n.

@@ -3,6 +3,7 @@
 -- passedAt (u64, wall ms). engine_pack.py unpacks it.
 
 local FORMAT = "<BBBxI4I4I4I4I4I8I8"
+qm.VIEW_FORMAT = FORMAT
 
 local byte, band, pack
 qm.bind(function() byte, band, pack = string.byte, bit.band, struct.pack end)
@@ -33,9 +34,15 @@ function qm.pass_is_over(R, rec, door)
   return band(flags, FLAG.AT_DOOR) == 0 or band(flags, FLAG.WASTED) > 0 or qm.is_absent(R, rec)
 end
 
+-- View state and reason of a waiting ticket.
+function qm.in_line(h)
+  if h.phase > 0 then return V.SCHEDULED, REASON.SCHEDULED end
+  if h.state == S.PAUSED then return V.PAUSED, REASON.PAUSED end
+  return V.WAITING, REASON.WAITING
+end
+
 local function view_waiting(R, n, rec, marks)
-  local state = R.h.state == S.PAUSED and V.PAUSED or V.WAITING
-  local reason = state == V.PAUSED and REASON.PAUSED or REASON.WAITING
+  local state, reason = qm.in_line(R.h)
   return pack(FORMAT, state, reason, marks, n, qm.ahead(R, n), 0, 0, 0, qm.joined_of(rec), 0), state
 end
 
@@ -80,8 +87,7 @@ end
 
 -- View of a new waiting ticket, whose record is not stored yet.
 function qm.view_new(R, n)
-  local state = R.h.state == S.PAUSED and V.PAUSED or V.WAITING
-  local reason = state == V.PAUSED and REASON.PAUSED or REASON.WAITING
+  local state, reason = qm.in_line(R.h)
   return pack(FORMAT, state, reason, 2, n, qm.waiting(R.h) - 1, 0, 0, 0, R.h.wall, 0)
 end
 
@@ -95,9 +101,16 @@ function qm.mark_seen(R, n, rec)
   if R.ds - qm.seen_of(rec) >= 10 then qm.ticket_put(R, n, 4, pack("<I4", R.ds)) end
 end
 
--- Head of a visitor answer: code, W, wall ms of ds 0, room state, release rate, floor mark, generation, epoch.
+-- Head of a visitor answer: code, W, wall ms of ds 0, effective state, release rate, floor mark, generation, epoch.
 function qm.answer_head(R)
   local h = R.h
   local rate, is_floor = qm.release_rate(h)
-  return { qm.CODE.OK, h.wall, h.wall - h.mono, h.state, rate, is_floor, h.gen, h.epoch }
+  return { qm.CODE.OK, h.wall, h.wall - h.mono, qm.state_of(h), rate, is_floor, h.gen, h.epoch }
+end
+
+-- Tail of a visitor answer behind its items, only while the room is scheduled: opensAt (wall ms), places in the pre-queue.
+function qm.answer_tail(R, answer)
+  if R.h.phase == 0 then return end
+  answer[#answer + 1] = R.h.opens_at
+  answer[#answer + 1] = qm.pre(R).live
 end

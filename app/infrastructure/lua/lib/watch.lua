@@ -3,10 +3,10 @@
 
 -- Notes at the end of a second (`second`: the one that begins) what joins/min was at that moment.
 function qm.auto_watch(h, joins, second)
-  local holds = false
-  if h.state == qm.S.BYPASS then
+  local holds, state = false, qm.state_of(h)
+  if state == qm.S.BYPASS then
     holds = joins >= h.auto_joins
-  elseif h.state == qm.S.ACTIVE then
+  elseif state == qm.S.ACTIVE then
     holds = joins < h.auto_joins and qm.waiting(h) == 0
   end
   if not holds then
