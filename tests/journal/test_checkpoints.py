@@ -39,7 +39,7 @@ async def test_it_folds_to_the_same_room_from_any_checkpoint_of_any_history(hous
     await assert_checkpoints_agree(house, tries=20)
 
 
-@pytest.mark.req("ENG-252", "FLT-102", "FLT-103")
+@pytest.mark.req("ENG-252", "ENG-276", "FLT-102", "FLT-103")
 async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House) -> None:
     """What the checkpoint covers is not read again, and what the live store says is not asked."""
     await house.create("shop", rate_per_minute=60, max_concurrent=4, presence_sec=20)

@@ -178,7 +178,7 @@ async def answer_or_outage(house: House) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.req("FLT-081")
+@pytest.mark.req("FLT-081", "ENG-276")
 async def test_it_serves_nothing_from_a_rewound_valkey_before_it_was_rebuilt(
     own_house: House, own_stores: PrivateStores, tmp_path: Path
 ) -> None:

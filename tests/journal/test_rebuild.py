@@ -52,7 +52,7 @@ async def keep_the_time(house: House, room: str) -> None:
     await house.valkey.execute("SET", key, pack_header(header))
 
 
-@pytest.mark.req("FLT-081")
+@pytest.mark.req("FLT-081", "ENG-276")
 async def test_it_gives_every_ticket_its_number_and_place_again(house: House) -> None:
     await house.create("shop")
     for who in range(30):

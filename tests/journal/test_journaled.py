@@ -1,0 +1,167 @@
+"""What stands in the journal: the rows of each fact, what is in them, and what is in none."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from app.domain.facts import Admitted, FactType, JoinWithdrawn, RoomCreated, RoomDeleted, decode_body
+from app.domain.layout import DOOR_BYTES, DoorRecord
+from app.domain.room import RoomConfig
+from app.infrastructure.engine_results import Verdict, Via
+from app.infrastructure.keys import RoomKeys
+from tests.journal.house import House, door_of, entry
+from tests.journal.test_rebuild import SHOP, Chance, advance
+
+
+async def rows(house: House, gen: int = 1) -> list[Any]:
+    """Every row of the room's generation, in order."""
+    sql = "SELECT room, gen, seq, type, lv, at, ip, body FROM events WHERE room = 'shop' AND gen = $1 ORDER BY seq"
+    return await house.postgres.fetch(sql, gen)
+
+
+async def fact(house: House, kind: FactType, gen: int = 1) -> Any:
+    """The only fact of a type."""
+    (row,) = [row for row in await rows(house, gen) if row["type"] == kind]
+    return decode_body(row["type"], row["lv"], row["body"])
+
+
+@pytest.mark.req("ENG-250")
+async def test_it_numbers_the_events_of_each_generation_without_gaps(house: House) -> None:
+    """Room, generation, position from 1 on, type, time that never goes back, and the version of the log."""
+    await house.create("shop", rate_per_minute=600, max_concurrent=3, presence_sec=20)
+    chance = Chance(house)
+    for _ in range(80):
+        await chance.act()
+    await house.admin.delete(SHOP, actor="ann")
+    await house.drain("shop")
+    await house.admin.create(RoomConfig(SHOP, "Shop", "https://shop.example/"), gen=2, salt=bytes(16), actor="bo")
+    await house.drain("shop")
+
+    first, second = await rows(house, 1), await rows(house, 2)
+
+    assert [row["seq"] for row in first] == list(range(1, len(first) + 1))
+    assert [row["seq"] for row in second] == [1]
+    assert {row["lv"] for row in [*first, *second]} == {1}
+    times = [row["at"] for row in first]
+    assert times == sorted(times)
+    assert times[0] > 1_700_000_000_000
+    for row in first:
+        assert FactType(row["type"]).word
+    assert (first[0]["type"], first[-1]["type"]) == (FactType.ROOM_CREATED, FactType.ROOM_DELETED)
+
+
+@pytest.mark.req("ENG-254")
+async def test_it_keeps_every_field_of_a_new_room_and_who_made_it(house: House) -> None:
+    made = RoomConfig(SHOP, "Shop", "https://shop.example/", rate_per_minute=7, queue_max_per_ip=None)
+    await house.admin.create(made, gen=1, salt=b"s" * 16, actor="Zoë")
+    await house.drain("shop")
+
+    found = await fact(house, FactType.ROOM_CREATED)
+
+    assert isinstance(found, RoomCreated)
+    assert (found.actor, found.gen, found.salt) == ("Zoë", 1, b"s" * 16)
+    assert found.config.keys() == {field.name for field in fields(RoomConfig)}
+    assert (found.config["rate_per_minute"], found.config["queue_max_per_ip"]) == (7, None)
+
+
+@pytest.mark.req("ENG-256")
+async def test_it_keeps_who_ended_a_room(house: House) -> None:
+    await house.create("shop")
+    await house.admin.delete(SHOP, actor="Zoë")
+    await house.drain("shop")
+
+    assert await fact(house, FactType.ROOM_DELETED) == RoomDeleted("Zoë")
+
+
+@pytest.mark.parametrize("via", list(Via))
+@pytest.mark.req("ENG-264")
+async def test_it_keeps_the_door_of_an_admission_and_when_its_ticket_first_came_in(house: House, via: Via) -> None:
+    await house.create("shop", rate_per_minute=6000)
+    await house.join("shop", 1)
+    answer = await house.engine.check(house.rooms["shop"], entry(1, 1)._replace(via=via))
+    await house.drain("shop")
+
+    found = await fact(house, FactType.ADMITTED)
+    (row,) = [row for row in await rows(house) if row["type"] == FactType.ADMITTED]
+
+    assert answer.verdict is Verdict.ADMITTED
+    assert found == Admitted(1, via, door_of(1), found.first_admitted_at)
+    assert abs(found.first_admitted_at - row["at"]) <= 100
+
+
+async def test_a_join_whose_commit_failed_is_gone_for_good(house: House) -> None:
+    """Not in line, not counted for its address, and not back after a rebuild."""
+    await house.create("shop", queue_max_per_ip=1)
+    answer = await house.join("shop", "lost", address="home")
+    await house.join("shop", "behind")
+    assert answer.view is not None
+    assert not await house.admin.undo_join(SHOP, 1, answer.seq, answer.view.ticket)
+    await house.drain("shop")
+    assert await fact(house, FactType.JOIN_WITHDRAWN) == JoinWithdrawn(1, 2)
+    await house.lose_everything()
+    assert await house.recovery.ensure(SHOP)
+    await house.read("shop")
+
+    figures = (await house.admin.figures([SHOP]))[SHOP]
+    again = await house.join("shop", "other", address="home")
+
+    assert (figures.waiting, figures.last_ticket) == (1, 2)
+    assert again.view is not None
+    assert (again.view.ticket, again.view.ahead) == (3, 1)
+
+
+@pytest.mark.req("ENG-272")
+async def test_a_rebuilt_room_has_everybody_present_and_no_saved_credit(house: House) -> None:
+    """Sessions count as used now, and end no later than their longest life allows."""
+    await house.create(
+        "shop", rate_per_minute=600, max_concurrent=None, presence_sec=10, session_ttl_sec=60, session_max_sec=100,
+        passed_ttl_sec=300,
+    )  # fmt: skip
+    for who in range(4):
+        await house.join("shop", who)
+    await advance(house, "shop", 2)
+    for who in (0, 1):
+        await house.engine.check(house.rooms["shop"], entry(who, who + 1))
+    await house.admin.update(SHOP, {"rate_per_minute": 0}, actor="ann")
+    late = await house.join("shop", "late")
+    assert late.view is not None
+    await advance(house, "shop", 50)
+    await house.drain("shop")
+    before = {n: await _door(house, n) for n in (1, 2, 3)}
+    wall = (await house.jobs.header(SHOP) or {})["wall"]
+    await house.lose_everything()
+    assert await house.recovery.ensure(SHOP)
+
+    header = await house.jobs.header(SHOP)
+    assert header is not None
+    records = await house.tickets("shop")
+
+    assert header["credit"] <= 1
+    assert {record.seen for record in records} == {header["mono"] // 100}
+    after = {n: await _door(house, n) for n in (1, 2, 3)}
+    assert after[1].used_at == after[2].used_at == header["mono"] // 100
+    assert [after[n].door for n in (1, 2)] == [before[n].door for n in (1, 2)]
+    due = dict(await _deadlines(house))
+    assert wall > 0
+    assert due[1] <= after[1].first_admitted + 1000
+    assert after[3].pass_end - header["mono"] // 100 == pytest.approx(before[3].pass_end - _ds(header, wall), abs=600)
+    figures = (await house.admin.figures([SHOP]))[SHOP]
+    assert (figures.active, figures.waiting) == (2, 1)
+
+
+def _ds(header: dict[str, Any], wall: int) -> int:
+    return int(wall - header["t0"]) // 100
+
+
+async def _door(house: House, n: int) -> Any:
+    key = RoomKeys(house.prefix, "shop").doors(1, 0)
+    at = (n - 1) * DOOR_BYTES
+    return DoorRecord.unpack(await house.valkey.execute("GETRANGE", key, at, at + DOOR_BYTES - 1))
+
+
+async def _deadlines(house: House) -> list[tuple[int, float]]:
+    flat = await house.valkey.execute("ZRANGE", RoomKeys(house.prefix, "shop").deadlines(1), 0, -1, "WITHSCORES")
+    return [(int(n), float(ds)) for n, ds in zip(flat[::2], flat[1::2], strict=True)]
