@@ -30,11 +30,11 @@ demo: $(VENV)/run.stamp ## the server, a little shop behind it and visitors in l
 
 test: $(VENV)/dev.stamp ## all tests in their short form
 	@bash .ci/ensure
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-slow: $(VENV)/dev.stamp ## the long forms too
 	@bash .ci/ensure
-	$(BIN)/python -m pytest -q -m 'slow or not slow'
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'slow or not slow'
 
 lint: $(VENV)/dev.stamp ## ruff, mypy, layers, dead code, generated references
 	$(BIN)/ruff check .
