@@ -94,7 +94,7 @@ def _health(app: Sanic[Any, Any]) -> Health:
         store=settings.store,
         sidestore=settings.sidestore,
         storage_ok=storage_ok,
-        leader=runtime.is_private,
+        leader=runtime.is_leader,
         reasons=(("shutting_down", "this instance is stopping"),) if is_stopping else (),
         degraded=degraded,
         valkey=valkey,

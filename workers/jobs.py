@@ -1,6 +1,7 @@
 """Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost.
 
-Beside that it makes checkpoints, and keeps the function libraries of past releases from piling up.
+Beside that it makes checkpoints, keeps the function libraries of past releases from piling up, and
+takes part in leading (leader.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from app.infrastructure.rebuild import Rebuilder
 from app.infrastructure.valkey import Valkey
 from app.services.checkpoints import Checkpoints
 from app.services.recovery import Recovery
+from workers.leader import lead
 from workers.runner import Background
 
 log = structlog.get_logger(__name__)
@@ -41,7 +43,7 @@ async def run(background: Background) -> None:
     async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
         watch = asyncio.ensure_future(recovery.run(background.stop))
         checkpoints = Checkpoints(background.postgres, events=background.settings.checkpoint_events)
-        beside = asyncio.gather(watch_libraries(background), checkpoints.run(background.stop))
+        beside = asyncio.gather(watch_libraries(background), checkpoints.run(background.stop), lead(background))
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )

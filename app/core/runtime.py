@@ -10,6 +10,7 @@ import multiprocessing
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.core.clock import mono
 from app.core.ids import EpochMs
 from app.core.settings import ConfigWarning, Settings
 
@@ -30,6 +31,21 @@ class Flag:
     def is_set(self) -> bool:
         """True once set."""
         return bool(self._bit.value)
+
+
+class Moment:
+    """A moment of the monotonic clock that one process writes and every process of the instance reads."""
+
+    def __init__(self) -> None:
+        self._at: Any = multiprocessing.get_context("spawn").RawValue("d", 0.0)
+
+    def set(self, at: float) -> None:
+        """Write it, in seconds of ``clock.mono``."""
+        self._at.value = at
+
+    def is_ahead(self) -> bool:
+        """True while it lies in the future."""
+        return bool(mono() < self._at.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +70,15 @@ class Runtime:
     """``set``, ``unset`` or ``generated`` for SECRET, SECRET_PREVIOUS, ADMIN_KEY and PUBLIC_API_KEY (CFG-143)."""
     stopping: Flag = field(default_factory=Flag)
     """Set at the first step of an orderly stop: the instance is not ready from then on (CFG-192)."""
+    leads_until: Moment = field(default_factory=Moment)
+    """Until when this instance holds the leader's lease; written by process jobs."""
     pg_share: int = 1
     """Most Postgres connections one web worker may hold; the instance's total is PG_POOL_MAX."""
+
+    @property
+    def is_leader(self) -> bool:
+        """As health shows it: with stores of its own an instance is always the leader (FLT-022), in a drill never."""
+        return not self.settings.drill and (self.is_private or self.leads_until.is_ahead())
 
 
 def web_worker_index() -> int:

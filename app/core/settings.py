@@ -106,6 +106,9 @@ class Settings:
         Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "1 to 63 letters, digits, dots, _ or -, a letter or digit first"), "",
         "display name of this instance", bad=Bad.REFUSE, shown="i: and a random number, new at every start",
     )  # fmt: skip
+    drill: bool = row(
+        "QM_DRILL", "CFG-026", Bool(), False, "a restore drill: sends nothing outward, never leads, switches no room"
+    )
     log_level: str = row(
         "LOG_LEVEL", "CFG-027", Choice(("debug", "info", "warning", "error")), "info", "least severe line written"
     )
@@ -152,6 +155,13 @@ class Settings:
         "CHECKPOINT_EVENTS", "CFG-045", Int(100, 10_000_000), 20_000,
         "facts since its last checkpoint from which a room gets a new one",
     )  # fmt: skip
+    leader_lease_ms: int = row(
+        "LEADER_LEASE_MS",
+        "CFG-042",
+        Int(2000, 120_000),
+        10_000,
+        "life of the leader's lease; a dead leader is replaced",
+    )
     line_max: int = row(
         "QM_LINE_MAX", "CFG-226", Int(1000, 100_000_000), 2_000_000, "waiting tickets one room holds at most"
     )
@@ -186,6 +196,14 @@ class Settings:
         "TRUST_PROXY_IPS", "CFG-057", Networks(), (), "addresses those hops connect from", bad=Bad.REFUSE
     )
 
+    proxy_allow_private: bool = row(
+        "PROXY_ALLOW_PRIVATE",
+        "CFG-059",
+        Bool(),
+        False,
+        "sites may be asked at private, loopback or link-local addresses",
+    )
+
     sse_per_ip: int = row("SSE_PER_IP", "CFG-064", _LIMIT, 64, "open /events streams of one address; 0 = no cap")
     sse_max_total: int = row("SSE_MAX_TOTAL", "CFG-065", _LIMIT, 10000, "open /events streams in all; 0 = no cap")
     shutdown_grace_ms: int = row(
@@ -205,6 +223,11 @@ class Settings:
     waiting_limit_per_min: int = row(
         "WAITING_LIMIT_PER_MIN", "CFG-071", _LIMIT, 120, "waiting pages of one address; 0 = off"
     )
+    autotune: bool = row(
+        "AUTOTUNE", "CFG-079", Bool(), False, "rooms without a setting of their own have their rate adjusted"
+    )
+    mesh_knock_ms: int = row("MESH_KNOCK_MS", "MSH-121", Int(1000, 600_000), 10_000, "how often a site is knocked at")
+    mesh_timeout_ms: int = row("MESH_TIMEOUT_MS", "MSH-122", Int(500, 30_000), 5000, "limit of one knock")
     rate_limit_max_keys: int = row(
         "RATE_LIMIT_MAX_KEYS", "CFG-074", Int(1000, 10_000_000), 200_000, "addresses kept per budget"
     )

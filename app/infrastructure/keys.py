@@ -156,3 +156,23 @@ def control_channel(prefix: str) -> str:
 def drain_lease(prefix: str, room: str) -> str:
     """Key of the drainer's lease on a room; economy only, nothing depends on it."""
     return f"{prefix}{{{room}}}:lease"
+
+
+def leader_lease(prefix: str) -> str:
+    """Key of the leader's lease: the name of the run of the instance that holds it."""
+    return prefix + "leader:lease"
+
+
+def leader_epoch(prefix: str) -> str:
+    """Number of the leader's term (FLT-026, FLT-027)."""
+    return prefix + "leader:epoch"
+
+
+def sites_key(prefix: str) -> str:
+    """Hash: ``s`` and the address of a site → how it answers; ``k`` and the address → its latest knocks."""
+    return prefix + "sites"
+
+
+def autotune_key(prefix: str) -> str:
+    """Hash: room id → the latest round of autotune."""
+    return prefix + "autotune"

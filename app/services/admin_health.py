@@ -153,6 +153,8 @@ class AdminHealth:
             "uptimeSec": max(0, now - runtime.started_at) // 1000,
             "store": settings.store,
             "sidestore": settings.sidestore,
+            "drill": settings.drill,
+            "leader": runtime.is_leader,
         }
 
     async def _views(self) -> list[RoomView] | None:

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
-from tests.harness import Server
+from tests.harness import Server, wait_for
 
 
 def shared(valkey_url: str, database_url: str, prefix: str) -> dict[str, str | None]:
@@ -53,6 +53,7 @@ def test_it_starts_on_shared_stores_and_leaves_them_running(
     with Server(env=shared(valkey_url, fresh_schema, fresh_prefix), workers=1) as server:
         assert " store=valkey " in server.line
         assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
+        wait_for(lambda: httpx.get(server.url + "/healthz", timeout=10).json()["leader"] is True)
         assert not any("valkey-server" in line for line in server.descendants().values())
         assert "EDGE_SECRET is not set: requests that bypass Cloudflare are accepted" in server.stderr
         assert server.stop() == 0
