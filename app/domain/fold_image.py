@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from app.core.ids import RoomId
+from app.domain.fingerprint import ADDRESS_BYTES
 from app.domain.fold import RoomFold
 from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, PLACE_BYTES, TICKET_BYTES, Flag, pack_header
 from app.domain.room import RoomConfig
@@ -24,8 +25,8 @@ from app.domain.ticket_state import TicketState
 Write = tuple[str, Any] | tuple[str, int, bytes]
 """``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"pn"|"hm", offset, bytes)`` a piece of a string ·
 ``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
-``("in"|"ipn", [(/48 4, entries), …])`` · ``("e", [(n, ds), …])`` · ``("w", [n, …])`` ·
-``("pu", [first and last number as 8 bytes, …])``."""
+``("in"|"ipn", [(/48 4, entries), …])`` · ``("u"|"ut", [(address 8, slots), …])`` · ``("e", [(n, ds), …])`` ·
+``("w", [n, …])`` · ``("pu", [first and last number as 8 bytes, …])``."""
 
 MEMBERS: Final = 2000
 """Members of a hash or sorted set in one write: about 2 ms of the live store."""
@@ -33,6 +34,7 @@ BITMAP_BYTES: Final = 65_536
 
 _PLACE: Final = struct.Struct("<14xH8s48x")
 """net, address."""
+_ADDRESS_AT: Final = 16
 _NET_ENTRY: Final = struct.Struct("<HI")
 _COOKIE: Final = struct.Struct("<24x8s40x")
 _ENDS: Final = struct.Struct("<8xIIII20x")
@@ -84,6 +86,9 @@ class RoomImage:
         for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
             yield from _slices(book, iter(_addresses(places).items()))
             yield from _slices(book + "n", _networks(places))
+        slots = _slots(self.records)
+        yield from _slices("u", iter(slots.items()))
+        yield from _slices("ut", iter([entry for entry in slots.items() if entry[1] > 1]))
         yield from _slices("e", iter(self.deadlines.items()))
         yield from _slices("w", iter(self.at_door))
         yield from _slices("pu", (_RANGE.pack(*purge) for purge in self.records.purges))
@@ -140,6 +145,7 @@ def _configured(config: RoomConfig) -> dict[str, float]:
         "ip_cap": config.queue_max_per_ip or 0,
         "pre_ip_cap": config.pre_queue_max_per_ip or 0,
         "auto_joins": _threshold(config),
+        "session_ip_cap": config.session_max_per_ip or 0,
     }
 
 
@@ -280,6 +286,16 @@ def _networks(places: Counter[tuple[int, bytes]]) -> Iterator[tuple[bytes, bytes
             found.setdefault(address[:4], Counter())[net] += count
     for wide, counts in found.items():
         yield wide, b"".join(_NET_ENTRY.pack(*entry) for entry in sorted(counts.items()))
+
+
+def _slots(fold: RoomFold) -> Counter[bytes]:
+    """Slots per address: sessions, and passes that hold one (ENG-296)."""
+    states = bytes(fold.tickets[::TICKET_BYTES])
+    return Counter(
+        bytes(fold.tickets[place + _ADDRESS_AT : place + _ADDRESS_AT + ADDRESS_BYTES])
+        for place in (match.start() * TICKET_BYTES for match in _UNDER_WAY.finditer(states))
+        if fold.tickets[place + 1] & Flag.SLOT
+    )
 
 
 def _record_chunks(fold: RoomFold) -> Iterator[tuple[int, bytes]]:

@@ -72,7 +72,7 @@ HEADER_FIELDS: Final = (
     "rescore",  # 1 + cursor of a walk over the deadlines after a shorter session; 0 = none
     "forgotten",  # chunks whose tickets were over long enough to be dropped
     "drawn_at",  # wall ms of the last draw's closing fact; 0 = none since the schedule was set
-    "spare_3",
+    "session_ip_cap",  # 0 = no bound
     "spare_4",
     "spare_5",
     "auto_joins",  # threshold of arrivals per minute; 0 = threshold activation is off

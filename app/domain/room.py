@@ -71,6 +71,7 @@ class RoomConfig:
     """None = the server's default (AUTOTUNE)."""
     opens_at: int | None = None
     """When the doors open, epoch ms; stays after the opening (ENG-184)."""
+    session_max_per_ip: int | None = None
 
     @property
     def claim_sec(self) -> int:

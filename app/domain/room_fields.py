@@ -106,6 +106,8 @@ FIELDS: Final[tuple[RoomField, ...]] = (
          nullable=True),
     _int("preQueueMaxPerIp", "pre_queue_max_per_ip", 1, 1_000_000, 16,
          "Places one address may hold before the doors open; null = no cap.", nullable=True),
+    _int("sessionMaxPerIp", "session_max_per_ip", 1, 1_000_000, None,
+         "Slots (running sessions and reserved passes) one address may hold; null = no bound.", nullable=True),
     RoomField("returnOrigins", "return_origins", "list of 0–50 origin patterns", [],
               "Where released visitors may be sent, besides the origin of targetUrl.", origin_patterns),
     RoomField("tagOrigins", "tag_origins", "list of 0–50 origin patterns or null", None,
@@ -131,7 +133,6 @@ FIELDS: Final[tuple[RoomField, ...]] = (
     _later("machinePaths", "list", [], "Calls that pass without queueing."),
     _later("ingressBudget", "object or null", None, "Time that machine calls may take.",
            also=(INGRESS_BUDGET,)),
-    _later("sessionMaxPerIp", "integer or null", None, "Sessions that one address may hold."),
 )  # fmt: skip
 
 BY_NAME: Final[Mapping[str, RoomField]] = {row.name: row for row in FIELDS}

@@ -274,7 +274,7 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
-    release, is_floor, seq, committed, now, without_url, blocked, switch, switch_at, *rest = rest
+    release, is_floor, seq, committed, now, top_slots, without_url, blocked, switch, switch_at, *rest = rest
     phase, opens_at, drawn_at, pre_queue, *detail = rest
     return RoomFigures(
         generation=gen,
@@ -303,4 +303,5 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         opens_at=opens_at,
         drawn_at=drawn_at,
         pre_queue=pre_queue,
+        top_address_slots=top_slots,
     )

@@ -24,8 +24,8 @@ from app.infrastructure.lua_loader import LuaLoader
 
 Write = tuple[Any, ...]
 """One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm", byte offset, bytes),
-("o" | "i" | "in" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]), ("w", [ticket, …]),
-("pu", [8 bytes, …])."""
+("o" | "i" | "in" | "u" | "ut" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]),
+("w", [ticket, …]), ("pu", [8 bytes, …])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class EngineJobs:
 
 def _flat_write(write: Write) -> Iterator[Any]:
     kind, *values = write
-    if kind in ("o", "i", "in", "hx", "ip", "ipn", "e"):
+    if kind in ("o", "i", "in", "u", "ut", "hx", "ip", "ipn", "e"):
         values = [value for pair in values[0] for value in pair]
     elif kind in ("w", "pu"):
         values = list(values[0])

@@ -244,6 +244,8 @@ class RoomFigures:
     """Wall ms of the last switch by threshold activation."""
     last_switch: str | None = None
     """``opened`` or ``closed``."""
+    top_address_slots: int = 0
+    """Most slots that one address holds (ENG-296)."""
 
     @property
     def effective_state(self) -> RoomState:

@@ -63,6 +63,18 @@ class RoomKeys:
         """Hash: 4-byte digest of an IPv6 /48 → entries of net u16, waiting tickets u32, by net."""
         return f"{self.base}{gen}:in"
 
+    def slots(self, gen: int) -> str:
+        """Hash: 8-byte address digest → slots."""
+        return f"{self.base}{gen}:u"
+
+    def top_slots(self, gen: int) -> str:
+        """Sorted set: addresses with more than one slot, by their number."""
+        return f"{self.base}{gen}:ut"
+
+    def held_back(self, gen: int) -> str:
+        """Set of holders at the door whose address is at its bound: address 8, ticket u32 big-endian."""
+        return f"{self.base}{gen}:wb"
+
     def removed(self, gen: int) -> str:
         """Bitmap: bit n set = ticket n left the line before its turn."""
         return f"{self.base}{gen}:r"

@@ -22,12 +22,12 @@ from app.services.visitor_counts import rule_field
 FIGURES: Final = (
     "waiting", "preQueue", "active", "pendingEntry", "occupancy", "passesOutstanding", "joinsPerMin",
     "passedLastMinute", "oldestWaitSec", "lastTicket", "estWaitSec", "estWaitIsFloor", "estWaitInfinite",
-    "checksWithoutUrl", "blockedReturnUrls",
+    "checksWithoutUrl", "blockedReturnUrls", "topAddressSlots",
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
     "drawnAt", "waitP50Sec", "waitP90Sec", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
-    "sharedSessions", "topAddressSlots", "protectionCounts",
+    "sharedSessions", "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
 
@@ -120,6 +120,7 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
         "estWaitInfinite": wait is None,
         "checksWithoutUrl": figures.checks_without_url,
         "blockedReturnUrls": figures.blocked_return_urls,
+        "topAddressSlots": figures.top_address_slots,
     }
 
 

@@ -72,6 +72,7 @@ export const FIELDS = {
   sessionMaxSec: { ...SEC, first: 14_400, parse: whole(1, 604_800) },
   presenceSec: { ...SEC, first: 30, parse: whole(1, 3600) },
   queueMaxPerIp: { kind: "number", unit: "places", first: 16, parse: whole(1, 1_000_000, true) },
+  sessionMaxPerIp: { kind: "number", unit: "slots", first: null, parse: whole(1, 1_000_000, true) },
   rules: { kind: "rules", first: [], parse: parseRules },
   returnOrigins: { kind: "lines", first: [], parse: parseOrigins },
   tagOrigins: { kind: "tag", first: null, parse: parseTagOrigins },
@@ -82,7 +83,7 @@ export const SECTIONS = [
   { name: "site", fields: ["id", "name", "targetUrl"] },
   { name: "pace", fields: ["rate", "maxConcurrent"] },
   { name: "clocks", fields: ["passedTtlSec", "sessionTtlSec", "sessionMaxSec", "presenceSec"] },
-  { name: "fairness", fields: ["queueMaxPerIp"] },
+  { name: "fairness", fields: ["queueMaxPerIp", "sessionMaxPerIp"] },
   { name: "targeting", fields: ["rules"] },
   { name: "origins", fields: ["returnOrigins", "tagOrigins"] },
 ];

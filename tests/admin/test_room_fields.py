@@ -31,8 +31,9 @@ INTEGERS = {
     "presenceSec": (1, 3_600),
     "queueMaxPerIp": (1, 1_000_000),
     "preQueueMaxPerIp": (1, 1_000_000),
+    "sessionMaxPerIp": (1, 1_000_000),
 }
-NULLABLE = {"maxConcurrent", "queueMaxPerIp", "preQueueMaxPerIp", "tagOrigins"}
+NULLABLE = {"maxConcurrent", "queueMaxPerIp", "preQueueMaxPerIp", "sessionMaxPerIp", "tagOrigins"}
 CODES = {
     "name": "invalid_name",
     "targetUrl": "invalid_target_url",
@@ -46,6 +47,7 @@ CODES = {
     "presenceSec": "invalid_presence_sec",
     "queueMaxPerIp": "invalid_queue_max_per_ip",
     "preQueueMaxPerIp": "invalid_pre_queue_max_per_ip",
+    "sessionMaxPerIp": "invalid_session_max_per_ip",
     "returnOrigins": "invalid_return_origins",
     "tagOrigins": "invalid_tag_origins",
     "rules": "invalid_rules",

@@ -12,8 +12,9 @@ def new_room(**values: Any) -> dict[str, Any]:
     room: dict[str, Any] = {
         "generation": 1, "etag": "9f2c71aa", "mode": "snippet", "onBackendDown": "closed", "state": "active",
         "rate": 60, "maxConcurrent": None, "passedTtlSec": 600, "sessionTtlSec": 1800, "sessionMaxSec": 14400,
-        "presenceSec": 30, "queueMaxPerIp": 16, "preQueueMaxPerIp": 16, "opensAt": None, "returnOrigins": [],
-        "tagOrigins": None, "rules": [], "createdAt": CREATED, "updatedAt": CREATED, "lastChange": None, "waiting": 0,
+        "presenceSec": 30, "queueMaxPerIp": 16, "preQueueMaxPerIp": 16, "sessionMaxPerIp": None, "opensAt": None,
+        "returnOrigins": [], "tagOrigins": None, "rules": [], "createdAt": CREATED, "updatedAt": CREATED,
+        "lastChange": None, "waiting": 0,
         "preQueue": 0, "active": 0, "pendingEntry": 0, "occupancy": 0, "passesOutstanding": 0, "joinsPerMin": 0,
         "passedLastMinute": 0, "oldestWaitSec": 0, "lastTicket": 0, "estWaitSec": 0, "estWaitIsFloor": False,
         "estWaitInfinite": False, "waitP50Sec": None, "waitP90Sec": None, "recovering": False, "stale": False,

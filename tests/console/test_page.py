@@ -19,11 +19,11 @@ CONSOLE = ROOT / "static/console"
 SOURCES = sorted(CONSOLE.glob("*.js"))
 DYNAMIC = {
     "f.": ["id", "name", "targetUrl", "rate", "maxConcurrent", "passedTtlSec", "sessionTtlSec", "sessionMaxSec",
-           "presenceSec", "queueMaxPerIp", "rules", "returnOrigins", "tagOrigins"],
+           "presenceSec", "queueMaxPerIp", "sessionMaxPerIp", "rules", "returnOrigins", "tagOrigins"],
     "section.": ["site", "pace", "clocks", "fairness", "targeting", "origins"],
     "theme.": ["system", "light", "dark"],
     "done.": ["active", "paused", "bypass"],
-    "unit.": ["onsite", "places"],
+    "unit.": ["onsite", "places", "slots"],
 }  # fmt: skip
 """Beginnings of keys that the sources complete, and what follows."""
 

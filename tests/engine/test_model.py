@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,12 +16,12 @@ from app.infrastructure.engine_results import JoinCode, TicketState, Verdict, Vi
 from app.infrastructure.valkey import Valkey
 from tests.engine.world import ROOM, Browser, World
 
-PRESENCE, CAP = 8, 3
+PRESENCE, CAP, BOUND = 8, 3, 2
 OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from(
             ("join", "join", "join", "again", "status", "status", "check", "check", "leave", "eject", "tick", "tick",
-             "late", "undo_join", "undo_admission", "state", "cap", "flush", "purge")
+             "late", "undo_join", "undo_admission", "state", "cap", "flush", "purge", "bound")
         ),
         st.integers(0, 30),
     ),
@@ -36,6 +37,8 @@ class Model:
     browsers: list[Browser] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     cap: int = CAP
+    bound: int | None = BOUND
+    raised_bound: int = BOUND
     admissions: list[tuple[Browser, int]] = field(default_factory=list)
     joins: list[tuple[Browser, int]] = field(default_factory=list)
 
@@ -86,6 +89,12 @@ async def _cap(world: World, model: Model, pick: int) -> None:
     await world.update(max_concurrent=model.cap)
 
 
+async def _bound(world: World, model: Model, pick: int) -> None:
+    model.bound = (1, 2, 3, None)[pick % 4]
+    model.raised_bound = max(model.raised_bound, model.bound or 30)
+    await world.update(session_max_per_ip=model.bound)
+
+
 async def _operate(world: World, model: Model, name: str, pick: int) -> None:
     if name == "tick":
         await world.tick(1 + pick % 4)
@@ -106,9 +115,15 @@ async def _operate(world: World, model: Model, name: str, pick: int) -> None:
     else:
         handlers: dict[str, Callable[..., object]] = {
             "join": _join, "again": _again, "check": _check, "undo_join": _undo_join,
-            "undo_admission": _undo_admission, "cap": _cap,
+            "undo_admission": _undo_admission, "cap": _cap, "bound": _bound,
         }  # fmt: skip
         await handlers[name](world, model, pick)  # type: ignore[misc]
+
+
+async def counts(world: World, key: str) -> dict[bytes, int]:
+    """Numbers of a hash by field."""
+    fields, values = [await world.valkey.execute(command, key) for command in ("HKEYS", "HVALS")]
+    return {field: int(value) for field, value in zip(fields, values, strict=True)}
 
 
 async def _invariants(world: World, model: Model) -> None:
@@ -136,16 +151,17 @@ async def _invariants(world: World, model: Model) -> None:
     assert all(n <= header["head"] for n in passed + active)
     assert header["credit"] >= 0
 
-    held: dict[bytes, int] = {}
-    for n in waiting:
-        held[records[n].addr] = held.get(records[n].addr, 0) + 1
-    fields = await world.valkey.execute("HKEYS", world.keys.addresses(1))
-    values = await world.valkey.execute("HVALS", world.keys.addresses(1))
-    assert {k: int(v) for k, v in zip(fields, values, strict=True)} == held
+    assert await counts(world, world.keys.addresses(1)) == Counter(records[n].addr for n in waiting)
     due = {int(n) for n in await world.valkey.execute("ZRANGE", world.keys.deadlines(1), 0, -1)}
     assert due == {*passed, *active}, "whatever can end has a deadline"
     door = {int(n) for n in await world.valkey.execute("ZRANGE", world.keys.at_door(1), 0, -1)}
+    held_back = await world.valkey.execute("ZRANGE", world.keys.held_back(1), 0, -1)
+    assert not held_back or model.bound
+    door |= {int.from_bytes(member[8:], "big") for member in held_back}
     assert door == {n for n in passed if records[n].flags & 8 and not records[n].flags & 1}
+    with_slots = Counter(records[n].addr for n in slots + active)
+    assert await counts(world, world.keys.slots(1)) == with_slots
+    assert figures.top_address_slots == max(with_slots.values(), default=0) <= model.raised_bound
 
 
 async def _positions(world: World, model: Model) -> None:
@@ -164,7 +180,7 @@ async def _run(valkey_url: str, prefix: str, operations: list[tuple[str, int]]) 
         world, model = World(valkey, f"{prefix}{secrets.token_hex(4)}:"), Model()
         await world.create(
             rate_per_minute=120, max_concurrent=CAP, presence_sec=PRESENCE, passed_ttl_sec=40, session_ttl_sec=30,
-            session_max_sec=60, queue_max_per_ip=4,
+            session_max_sec=60, queue_max_per_ip=4, session_max_per_ip=BOUND,
         )  # fmt: skip
         for name, pick in operations:
             if model.browsers or name in ("join", "tick", "late"):

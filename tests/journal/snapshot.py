@@ -40,6 +40,8 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "owners": owners,
         "addresses": addresses,
         "networks": networks,
+        "slots": await _hash(valkey, keys.slots(gen)),
+        "top": await valkey.execute("ZRANGE", keys.top_slots(gen), 0, -1, "WITHSCORES"),
         "waiting": [
             n
             for n, record in enumerate(records, 1)

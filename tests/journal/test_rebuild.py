@@ -13,7 +13,7 @@ from app.domain.automation import AutoActivate
 from app.domain.layout import pack_header, unpack_header
 from app.infrastructure.engine_auto import Overtaken, Switched, Tuning
 from app.infrastructure.engine_errors import RoomFenced
-from app.infrastructure.engine_results import Verdict, ViewState
+from app.infrastructure.engine_results import Reason, Verdict, ViewState
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.postgres import Postgres
 from tests.journal.folds import assert_checkpoints_agree
@@ -110,6 +110,26 @@ async def test_it_keeps_counting_places_per_address(house: House) -> None:
     assert (await house.join("shop", "third", address="home")).view is None
     await house.engine.leave(house.rooms["shop"], holder(0, 1))
     assert (await house.join("shop", "third", address="home")).view is not None
+
+
+@pytest.mark.req("ENG-296")
+async def test_it_keeps_counting_slots_per_address(house: House) -> None:
+    await house.create("shop", rate_per_minute=100_000, max_concurrent=10, session_max_per_ip=2)
+    for who in range(4):
+        await house.join("shop", who, address="home")
+    await advance(house, "shop", 2)
+    room = house.rooms["shop"]
+    assert (await house.engine.check(room, entry(0, 1))).verdict is Verdict.ADMITTED
+
+    await lose_and_rebuild(house)
+
+    room = house.rooms["shop"]
+    assert (await house.admin.figures([SHOP]))[SHOP].top_address_slots == 2
+    assert (await house.engine.check(room, entry(2, 3))).reason is Reason.AT_CAPACITY
+    await house.engine.leave(room, holder(0, 1))
+    await advance(house, "shop", 1)
+    assert (await house.engine.check(room, entry(2, 3))).verdict is Verdict.ADMITTED
+    assert (await house.engine.check(room, entry(3, 4))).reason is Reason.AT_CAPACITY
 
 
 async def test_it_takes_up_the_journal_where_it_stood(house: House) -> None:
@@ -270,7 +290,8 @@ class Chance:
         changes = secrets.choice(
             [{"rate_per_minute": 600}, {"rate_per_minute": 60}, {"max_concurrent": 3}, {"max_concurrent": None},
              {"max_concurrent": 6}, {"session_ttl_sec": 60}, {"session_ttl_sec": 120},
-             {"state": 2}, {"state": 0}, {"auto_activate": None}, {"auto_activate": BRISK}]
+             {"state": 2}, {"state": 0}, {"auto_activate": None}, {"auto_activate": BRISK}, {"session_max_per_ip": 1},
+             {"session_max_per_ip": None}]
         )  # fmt: skip
         await self.house.admin.update(SHOP, changes, actor="ann")
         await self.house.read("shop")

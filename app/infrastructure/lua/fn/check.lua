@@ -70,8 +70,8 @@ end
 local function check_pass(R, n, rec, item)
   local door, flags = qm.door_get(R, n), byte(rec, 2)
   if qm.pass_is_over(R, rec, door) then return queue(REASON.EXPIRED) end
-  if band(flags, FLAG.SLOT) == 0 and not qm.door_free_for(R, n, flags) then
-    qm.door_stand(R, n, flags)
+  if band(flags, FLAG.SLOT) == 0 and not qm.door_free_for(R, n, flags, rec) then
+    qm.door_stand(R, n, flags, rec)
     return queue(REASON.AT_CAPACITY)
   end
   local seq = qm.admit(R, n, rec, door, sub(item, 30, 45), byte(item, 29))

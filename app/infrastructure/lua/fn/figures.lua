@@ -2,9 +2,10 @@
 -- Keys: header
 -- Args: detail (1 = with what changes slowly)
 -- Returns: code, gen, cfg_ver, state, rate, waiting, active, pending, passes out, joins/min, passed/min, oldest wait
---   (s; -1 = nobody waits), last ticket, release rate/min, floor mark, seq, committed, W (ms), checks without URL, blocked
---   return URLs, last switch by threshold ("opened", "closed" or nil) and its wall ms, phase, opensAt, drawnAt (wall
---   ms), places in the pre-queue; with detail also: the hash of counts (lib/tallies.lua) as a flat list
+--   (s; -1 = nobody waits), last ticket, release rate/min, floor mark, seq, committed, W (ms), most slots of one address,
+--   checks without URL, blocked return URLs, last switch by threshold ("opened", "closed" or nil) and its wall ms, phase,
+--   opensAt, drawnAt (wall ms), places in the pre-queue; with detail also: the hash of counts (lib/tallies.lua) as a
+--   flat list
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: none
 -- Cost: O(1), with removed tickets one BITPOS
@@ -22,7 +23,7 @@ qm.fn("figures", { "no-writes" }, function(keys, args)
   local answer = {
     qm.CODE.OK, h.gen, h.cfg_ver, h.state, h.rate, qm.waiting_told(R), h.active, h.pending, h.passes_out,
     qm.joins_per_min(R), h.min_passes + h.now_passes, oldest, h.last_ticket, rate, is_floor, h.seq, h.committed,
-    h.wall, tonumber(counts[1]) or 0, tonumber(counts[2]) or 0, switch[1], switch[2],
+    h.wall, qm.slots_top(R), tonumber(counts[1]) or 0, tonumber(counts[2]) or 0, switch[1], switch[2],
     h.phase, h.opens_at, h.drawn_at, qm.places_held(R),
   }
   if args[1] == "1" then answer[#answer + 1] = redis.call("HGETALL", R.g .. "n") end

@@ -90,7 +90,7 @@ end
 
 local function create(R, item, batch, reason)
   local h = R.h
-  local at_once = qm.promote_on_join(R)
+  local at_once = qm.promote_on_join(R, item, PLACE + 2)
   local n = h.last_ticket + 1
   h.last_ticket, h.now_joins = n, h.now_joins + 1
   local seq = qm.fact_add(R, batch.fact_head .. pack("<I4", n) .. sub(item, 29, LAST))
@@ -98,7 +98,7 @@ local function create(R, item, batch, reason)
   batch.owners[#batch.owners + 1] = sub(item, 55, 62)
   batch.owners[#batch.owners + 1] = n
   local answer = pack("<BBxxI4", J.CREATED, reason, seq)
-  if at_once then return answer .. qm.view_new_pass(R, n, qm.promote_new(R, n)) end
+  if at_once then return answer .. qm.view_new_pass(R, n, qm.promote_new(R, n, item, PLACE + 2)) end
   qm.place_change(R, "i", item, PLACE, 1)
   return answer .. qm.view_new(R, n)
 end

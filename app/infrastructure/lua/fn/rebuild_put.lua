@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm
---   (byte offset, bytes) · o, i, in, hx, ip, ipn (field, value, …) · e (ticket, ds, …) · w (ticket, …) ·
+--   (byte offset, bytes) · o, i, in, u, hx, ip, ipn (field, value, …) · e, ut (member, score, …) · w (ticket, …) ·
 --   pu (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
@@ -31,12 +31,15 @@ put["in"] = put.o
 put.hx = put.o
 put.ip = put.o
 put.ipn = put.o
+put.u = put.o
 
 function put.e(g, kind, values)
   local scored = {}
   for i = 1, #values, 2 do scored[i], scored[i + 1] = values[i + 1], values[i] end
   redis.call("ZADD", g .. kind, unpack(scored))
 end
+
+put.ut = put.e
 
 function put.w(g, kind, values)
   local scored = {}

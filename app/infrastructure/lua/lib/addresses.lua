@@ -3,8 +3,8 @@
 --
 -- A place is ten bytes of a ticket record (layout.py): net u16 (0 for IPv4, which has no networks), then the address.
 
-local call, tonumber_, byte, sub, unpack_table
-qm.bind(function() call, tonumber_, byte, sub, unpack_table = redis.call, tonumber, string.byte, string.sub, unpack end)
+local call, byte, sub
+qm.bind(function() call, byte, sub = redis.call, string.byte, string.sub end)
 
 local function book_of(R, name)
   local book = R.books[name]
@@ -26,8 +26,7 @@ function qm.places_load(R, name, items, first, at)
     local low, high = byte(item, at, at + 1)
     if low + high > 0 then keys[#keys + 1] = sub(item, at + 2, at + 5) end
   end
-  local found = call("HMGET", R.g .. name, unpack_table(addresses))
-  for i = 1, #addresses do book.counts[addresses[i]] = tonumber_(found[i]) or 0 end
+  qm.hash_counts(R.g .. name, addresses, book.counts)
   if #keys > 0 then book.nets = qm.nets_load(R, name, keys) end
 end
 
@@ -53,29 +52,24 @@ function qm.places_clear(R, name)
   R.books[name] = nil
 end
 
-local function adjust(key, address, by)
-  if call("HINCRBY", key, address, by) <= 0 then call("HDEL", key, address) end
-end
-
--- Sets field, value, ... of a hash.
-function qm.hash_set(key, pairs_)
-  for i = 1, #pairs_, 1000 do
-    call("HSET", key, unpack_table(pairs_, i, i + 999 < #pairs_ and i + 999 or #pairs_))
-  end
-end
-
 local function save_addresses(R, name, book)
-  local key, known = R.g .. name, {}
+  local unknown = {}
+  for address in pairs(book.changes) do
+    if not book.counts[address] then unknown[#unknown + 1] = address end
+  end
+  local key, set, dropped = R.g .. name, {}, {}
+  qm.hash_counts(key, unknown, book.counts)
   for address, by in pairs(book.changes) do
-    local count = book.counts[address]
-    if by ~= 0 and count and count + by > 0 then
-      known[#known + 1] = address
-      known[#known + 1] = count + by
+    local count = book.counts[address] + by
+    if by ~= 0 and count > 0 then
+      set[#set + 1] = address
+      set[#set + 1] = count
     elseif by ~= 0 then
-      adjust(key, address, by)
+      dropped[#dropped + 1] = address
     end
   end
-  qm.hash_set(key, known)
+  qm.hash_set(key, set)
+  qm.hash_drop(key, dropped)
 end
 
 -- Writes the noted changes of all books.

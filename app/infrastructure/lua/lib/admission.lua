@@ -16,7 +16,8 @@ function qm.admit(R, n, rec, door, key, via)
     h.pending = h.pending - 1
   else
     h.passes_out = h.passes_out - 1
-    if band(flags, FLAG.AT_DOOR) > 0 then qm.door_leave(R, n) end
+    qm.slot_change(R, rec, 17, 1)
+    if band(flags, FLAG.AT_DOOR) > 0 then qm.door_leave(R, n, rec) end
     if band(flags, FLAG.PAID) == 0 then h.credit = h.credit - 1 end
   end
   h.active = h.active + 1
@@ -40,8 +41,8 @@ function qm.admission_undo(R, n, rec, door, seq)
     h.pending = h.pending + 1
   else
     h.passes_out = h.passes_out + 1
-    qm.slot_freed(R)
-    if band(door.before, FLAG.AT_DOOR) > 0 then qm.door_stand(R, n, flags) end
+    qm.slot_freed(R, rec)
+    if band(door.before, FLAG.AT_DOOR) > 0 then qm.door_stand(R, n, flags, rec) end
   end
   if band(door.before, FLAG.ADMITTED_ONCE) == 0 then door.first = 0 end
   door.used, door.admitted, door.seq, door.key = 0, 0, 0, qm.NO_DOOR_KEY

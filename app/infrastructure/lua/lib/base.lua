@@ -11,7 +11,9 @@ qm.DOOR_BYTES = 48
 qm.PLACE_BYTES = 96
 
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
-qm.OF_GENERATION = { "o", "i", "in", "r", "e", "w", "n", "fl", "pu", "a0", "a1", "hx", "ip", "ipn", "pn", "hm" }
+qm.OF_GENERATION = {
+  "o", "i", "in", "r", "e", "w", "wb", "u", "ut", "n", "fl", "pu", "a0", "a1", "hx", "ip", "ipn", "pn", "hm",
+}
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }

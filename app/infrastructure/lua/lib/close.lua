@@ -36,6 +36,7 @@ end
 function qm.room_close(R)
   local h = R.h
   if next(R.books) then qm.places_save(R) end
+  if R.slots then qm.slots_save(R) end
   if qm.waiting(h) == 0 then
     h.line_since = 0
   elseif h.line_since == 0 then

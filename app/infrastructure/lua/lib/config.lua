@@ -8,7 +8,7 @@ end
 local HEADER_OF = {
   state = "state", rate_per_minute = "rate", max_concurrent = "max_concurrent", passed_ttl_sec = "passed_ttl",
   session_ttl_sec = "session_ttl", session_max_sec = "session_max", presence_sec = "presence",
-  queue_max_per_ip = "ip_cap", pre_queue_max_per_ip = "pre_ip_cap",
+  queue_max_per_ip = "ip_cap", pre_queue_max_per_ip = "pre_ip_cap", session_max_per_ip = "session_ip_cap",
 }
 
 -- Fields that are acknowledged before their fact is committed, and that do not raise cfg_ver (ENG-005).

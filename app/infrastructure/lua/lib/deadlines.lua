@@ -38,7 +38,8 @@ function qm.deadline_set(R, n, ds)
   call("ZADD", R.g .. "e", ds, n)
 end
 
-local function release(R, work, n, flags, why)
+local function release(R, work, n, rec, why)
+  local flags = byte(rec, 2)
   local wasted = why == RELEASED.CLAIM_OVER and band(flags, FLAG.AT_DOOR) > 0 and band(flags, FLAG.WASTED) == 0
   flags = flags - FLAG.SLOT
   if band(flags, FLAG.AT_DOOR) > 0 then flags = flags - FLAG.AT_DOOR end
@@ -46,7 +47,7 @@ local function release(R, work, n, flags, why)
   qm.ticket_put(R, n, 1, char(flags))
   local h = R.h
   h.pending, h.passes_out = h.pending - 1, h.passes_out + 1
-  qm.slot_freed(R)
+  qm.slot_freed(R, rec)
   local list = work.released[why]
   list[#list + 1] = n
 end
@@ -66,7 +67,7 @@ local function visit_pass(R, work, n, rec)
       return qm.deadline_set(R, n, qm.pass_due(R, flags, seen, door))
     end
     if R.ds >= door.pass_end then return lapse(R, work, n, rec, WHY.PASS_OVER) end
-    release(R, work, n, flags, over and RELEASED.CLAIM_OVER or RELEASED.ABSENT)
+    release(R, work, n, rec, over and RELEASED.CLAIM_OVER or RELEASED.ABSENT)
     return qm.deadline_set(R, n, door.pass_end)
   end
   if R.ds < door.pass_end then return qm.deadline_set(R, n, door.pass_end) end

@@ -11,10 +11,20 @@ qm.bind(function() call, byte, band, tonumber_ = redis.call, string.byte, bit.ba
 
 local FLAG, T = qm.FLAG, qm.T
 
--- Puts n (PASSED, without slot, `flags`) at the door; returns its new flags.
-function qm.door_stand(R, n, flags)
+-- Puts n at the end of those at the door by its number; its record is the caller's.
+function qm.door_enter(R, n)
   call("ZADD", R.g .. "w", n, n)
   if R.oldest == false or (R.oldest and n < R.oldest) then R.oldest = nil end
+end
+
+-- Puts n (PASSED, without slot, `flags`) at the door; returns its new flags.
+function qm.door_stand(R, n, flags, rec)
+  if qm.at_bound(R, rec, 17) then
+    qm.bound_stand(R, n, rec)
+  else
+    qm.door_enter(R, n)
+    if R.h.session_ip_cap > 0 then qm.bound_leave(R, n, rec) end
+  end
   if band(flags, FLAG.AT_DOOR) == 0 then
     flags = flags + FLAG.AT_DOOR
     qm.ticket_put(R, n, 1, qm.byte_of(flags))
@@ -23,8 +33,9 @@ function qm.door_stand(R, n, flags)
 end
 
 -- Takes n away from the door; its record is the caller's.
-function qm.door_leave(R, n)
+function qm.door_leave(R, n, rec)
   call("ZREM", R.g .. "w", n)
+  if R.h.session_ip_cap > 0 then qm.bound_leave(R, n, rec) end
   if R.oldest == n then R.oldest = nil end
 end
 
@@ -38,8 +49,19 @@ local function drop_absent(R, n, rec)
   if rec and stands(rec) then qm.ticket_put(R, n, 1, qm.byte_of(byte(rec, 2) - FLAG.AT_DOOR)) end
 end
 
+-- Lets n, who was held back because of his address, stand in order again; false when he is not there any more.
+function qm.door_return(R, n)
+  local rec = qm.ticket_get(R, n)
+  if rec and stands(rec) and not qm.is_absent(R, rec) then
+    qm.door_enter(R, n)
+    return true
+  end
+  drop_absent(R, n, rec)
+  return false
+end
+
 -- Calls visit(n, rec) for present holders at the door, oldest first, until it returns true. Absent ones are taken
--- away. Returns false when the limit was reached before the end.
+-- away, and those whose address is at its bound put aside. Returns false when the limit was reached before the end.
 function qm.door_walk(R, visit)
   if R.h.passes_out == 0 then return true end
   local kept, dropped = 0, 0
@@ -49,7 +71,10 @@ function qm.door_walk(R, visit)
     for i = 1, #page do
       local n = tonumber_(page[i])
       local rec = qm.ticket_get(R, n)
-      if rec and stands(rec) and not qm.is_absent(R, rec) then
+      if rec and stands(rec) and qm.at_bound(R, rec, 17) then
+        qm.bound_stand(R, n, rec)
+        dropped = dropped + 1
+      elseif rec and stands(rec) and not qm.is_absent(R, rec) then
         local stop, moved = visit(n, rec)
         if stop then return true end
         if not moved then kept = kept + 1 end
@@ -75,10 +100,10 @@ function qm.door_oldest(R)
   return R.oldest
 end
 
--- True when n may walk in on its slot-less pass: a slot is free, no older holder stands before it, and a pass that
--- was given without credit can pay (ENG-132, ENG-133).
-function qm.door_free_for(R, n, flags)
-  if not qm.slot_free(R.h) then return false end
+-- True when n may walk in on its slot-less pass: a slot is free, its address may have one, no older holder stands before
+-- it, and a pass that was given without credit can pay (ENG-132, ENG-133, ENG-296).
+function qm.door_free_for(R, n, flags, rec)
+  if not qm.slot_free(R.h) or qm.at_bound(R, rec, 17) then return false end
   if band(flags, FLAG.PAID) == 0 and not qm.can_pay(R.h) then return false end
   local oldest = qm.door_oldest(R)
   return not oldest or oldest >= n
@@ -103,6 +128,7 @@ local function give_slot(R, n, rec, claim_end)
   qm.deadline_set(R, n, qm.pass_due(R, flags + FLAG.SLOT, qm.seen_of(rec), door))
   call("ZREM", R.g .. "w", n)
   h.pending, h.passes_out = h.pending + 1, h.passes_out - 1
+  qm.slot_change(R, rec, 17, 1)
 end
 
 -- Gives free slots to those at the door, oldest first (ENG-122). While the room is paused or scheduled only passes that

@@ -5,11 +5,13 @@ qm.bind(function() call, byte, band = redis.call, string.byte, bit.band end)
 
 local FLAG, T = qm.FLAG, qm.T
 
--- Notes that a slot became free now.
-function qm.slot_freed(R)
+-- Notes that the slot of the ticket with record `rec` became free now.
+function qm.slot_freed(R, rec)
   local h = R.h
   h.freed_at = h.mono
   h.now_freed = h.now_freed + 1
+  qm.slot_change(R, rec, 17, -1)
+  qm.bound_release(R, rec)
 end
 
 -- Takes back what ticket n holds as WAITING, PASSED or ACTIVE: place and address count, slot, door, deadline.
@@ -23,13 +25,13 @@ function qm.give_up(R, n, rec)
   call("ZREM", R.g .. "e", n)
   if state == T.ACTIVE then
     h.active = h.active - 1
-    qm.slot_freed(R)
+    qm.slot_freed(R, rec)
   elseif band(flags, FLAG.SLOT) > 0 then
     h.pending = h.pending - 1
-    qm.slot_freed(R)
+    qm.slot_freed(R, rec)
   else
     h.passes_out = h.passes_out - 1
-    if band(flags, FLAG.AT_DOOR) > 0 then qm.door_leave(R, n) end
+    if band(flags, FLAG.AT_DOOR) > 0 then qm.door_leave(R, n, rec) end
   end
 end
 

@@ -32,9 +32,12 @@ local function entry_of(data)
   }
 end
 
--- Flags and door record of ticket n by entry f, and when a tick has to look at it.
+-- Flags and door record of ticket n by entry f, and when a tick has to look at it. Where slots per address are bounded
+-- nobody gets one by the flush itself: all stand at the door, which gives slots oldest first as well (ENG-296).
 local function pass_of(R, f, n, flags, seen)
-  if n > f.slot_to then return flags + FLAG.PAID, f.plain_door, f.pass_end end
+  if n > f.slot_to then
+    return flags + FLAG.PAID + (R.h.session_ip_cap > 0 and FLAG.AT_DOOR or 0), f.plain_door, f.pass_end
+  end
   return flags + BOTH, f.slot_door, min(f.claim_end, seen + R.absent_ds + 1)
 end
 
@@ -60,12 +63,17 @@ function qm.ticket_settle(R, n, rec)
   qm.ticket_put(R, n, 0, head)
   call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, door)
   qm.deadline_set(R, n, due)
+  if n <= f.slot_to then
+    qm.slot_put(R, rec)
+  elseif R.h.session_ip_cap > 0 then
+    qm.door_enter(R, n)
+  end
   return head .. sub(rec, 3)
 end
 
 -- Writes the records of at most RUN neighbours after the cursor; returns how many numbers it went.
 local function write_run(R, f, scores)
-  local first = f.cursor + 1
+  local h, first = R.h, f.cursor + 1
   local k, i = qm.place(first)
   local count = min(RUN, CHUNK - i, f.up_to - f.cursor)
   qm.door_room(R, first)
@@ -79,6 +87,11 @@ local function write_run(R, f, scores)
       local flags, door, due = pass_of(R, f, n, byte(block, at + 1), (unpack_("<I4", block, at + 4)))
       tickets[j + 1] = char(T.PASSED, flags) .. sub(block, at + 2, at + TICKET_BYTES - 1)
       doors[j + 1] = door
+      if n <= f.slot_to then
+        qm.slot_change(R, block, at + 16, 1)
+      elseif h.session_ip_cap > 0 then
+        qm.door_enter(R, n)
+      end
       scores[#scores + 1] = due
       scores[#scores + 1] = n
     else -- left the line before, or was asked about since
@@ -128,8 +141,8 @@ end
 function qm.flush_line(R, actor)
   local h, waiting = R.h, qm.waiting(R.h)
   qm.door_serve(R)
-  local slots = waiting
-  if h.max_concurrent > 0 then slots = min(waiting, math.max(0, h.max_concurrent - h.active - h.pending)) end
+  local slots = h.session_ip_cap > 0 and 0 or waiting
+  if h.max_concurrent > 0 then slots = min(slots, math.max(0, h.max_concurrent - h.active - h.pending)) end
   local first = h.head + 1
   local f = {
     cursor = h.head, up_to = h.last_ticket, slot_to = slots == 0 and h.head or qm.nth_waiting(R, slots),

@@ -1,5 +1,5 @@
--- Passes from the head of the line (ENG-121 ... ENG-124) and in the step of a join (ENG-118). Records are read and
--- written in runs of neighbours, since one command per ticket would be most of the cost.
+-- Passes from the head of the line (ENG-121 ... ENG-124). Records are read and written in runs of neighbours, since one
+-- command per ticket would be most of the cost. Not here: the pass in the step of a join (promotion_at_join.lua).
 
 local RUN = 64
 local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1000, 5000
@@ -15,7 +15,8 @@ local T, FLAG, CHUNK = qm.T, qm.FLAG, qm.CHUNK
 local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
 local BOTH = FLAG.SLOT + FLAG.PAID
 
-local function promoted_fact(R, by, pass_end, claim_end, runs)
+-- Fact of passes given now: `runs` of { first, count, flags }.
+function qm.promoted_fact(R, by, pass_end, claim_end, runs)
   local any_slot = false
   for i = 1, #runs do
     local run = runs[i]
@@ -44,11 +45,13 @@ local function new_walk(R)
   return {
     pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
     paid_door = qm.pass_bytes(h.wall, pass_end, claim_end), absent_door = qm.pass_bytes(h.wall, pass_end, 0),
+    bounded = h.session_ip_cap > 0,
     no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds,
   }
 end
 
-local PASSED_OVER, PASSED_PAID = "\2\0", "\2\3" -- state PASSED with flags none, and SLOT + PAID
+-- State PASSED with flags none, AT_DOOR, and SLOT + PAID.
+local PASSED_OVER, PASSED_TO_DOOR, PASSED_PAID = "\2\0", "\2\8", "\2\3"
 -- The same for a ticket with flags of its own, which it keeps.
 local function passed(kept, flags, plain)
   return kept == 0 and plain or char(T.PASSED, kept + flags)
@@ -64,15 +67,22 @@ local function promote(R, walk, n, block, at)
   end
   qm.place_change(R, "i", block, at + 14, -1)
   local seen, scores = unpack_("<I4", block, at + 4), walk.scores
-  if seen < walk.seen_limit then
+  local is_absent = seen < walk.seen_limit
+  local is_bound = walk.bounded and not is_absent and qm.at_bound(R, block, at + 16)
+  if is_absent or is_bound then
     walk.absent = walk.absent + 1
     h.passes_out = h.passes_out + 1
     scores[#scores + 1] = walk.pass_end
     scores[#scores + 1] = n
     note_run(walk.runs, n, 0)
+    if is_bound then
+      qm.bound_stand(R, n, sub(block, at, at + TICKET_BYTES - 1))
+      return passed(byte(block, at + 1), FLAG.AT_DOOR, PASSED_TO_DOOR), walk.absent_door
+    end
     return passed(byte(block, at + 1), 0, PASSED_OVER), walk.absent_door
   end
   walk.paid = walk.paid + 1
+  qm.slot_change(R, block, at + 16, 1)
   h.pending, h.credit = h.pending + 1, h.credit - 1
   local due = seen + R.absent_ds + 1 -- untold: an absent holder gives up his slot (ENG-140)
   scores[#scores + 1] = due < walk.claim_end and due or walk.claim_end
@@ -130,31 +140,7 @@ function qm.promote_line(R)
   local complete = h.head == h.last_ticket or not qm.can_pay(h) or not qm.slot_free(h)
   R.sums = nil
   save_scores(R, walk.scores)
-  if #walk.runs > 0 then promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
+  if #walk.runs > 0 then qm.promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
   h.now_passes, h.now_paid = h.now_passes + walk.paid + walk.absent, h.now_paid + walk.paid
   return walk.paid, walk.absent, complete
-end
-
--- True when a ticket that joins now would be promoted in the same step.
-function qm.promote_on_join(R)
-  local h = R.h
-  return qm.can_pay(h) and qm.slot_free(h) and qm.waiting(h) == 0 and not qm.door_oldest(R)
-end
-
--- Gives new ticket n, for which promote_on_join held, its pass; returns its door as a table.
-function qm.promote_new(R, n)
-  local h, walk = R.h, new_walk(R)
-  h.removed = 0
-  qm.head_to(R, n)
-  R.sums = nil
-  h.pending, h.credit = h.pending + 1, h.credit - 1
-  h.now_passes, h.now_paid = h.now_passes + 1, h.now_paid + 1
-  local door = {
-    passed_at = h.wall, before = 0, pass_end = walk.pass_end, claim_end = walk.claim_end, used = 0, first = 0,
-    admitted = 0, seq = 0, key = qm.NO_DOOR_KEY,
-  }
-  qm.door_put(R, n, door)
-  qm.deadline_set(R, n, qm.pass_due(R, BOTH, R.ds, door))
-  promoted_fact(R, qm.BY.JOIN, walk.pass_end, walk.claim_end, { { n, 1, BOTH } })
-  return door
 end

@@ -52,8 +52,8 @@ local function view_pass(R, n, rec, marks, told, seen)
   local door, flags = qm.door_get(R, n), byte(rec, 2)
   if qm.pass_is_over(R, rec, door) then return qm.view_gone(REASON.EXPIRED) end
   local has_slot = band(flags, FLAG.SLOT) > 0
-  if not has_slot and not qm.door_free_for(R, n, flags) then
-    if seen then qm.door_stand(R, n, flags) end
+  if not has_slot and not qm.door_free_for(R, n, flags, rec) then
+    if seen then qm.door_stand(R, n, flags, rec) end
     return pack(FORMAT, V.AT_CAPACITY, REASON.AT_CAPACITY, marks, n, qm.door_ahead(R, n), door.pass_end, 0, 0,
       qm.joined_of(rec), door.passed_at), V.AT_CAPACITY
   end
