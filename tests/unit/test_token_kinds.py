@@ -1,0 +1,129 @@
+"""Each kind of signed payload at each door, in both forms: only its own door opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.core.secret import Secret
+from app.domain.keyring import Keyring, Purpose
+from app.domain.principal import OWNER_BY_KEY
+from app.domain.tokens import Cause, Claims, SignedTokens, VisitorTokens
+from app.services.sessions import Bad, Sessions
+
+SECRET = "a-secret-of-more-than-32-characters!"
+PREVIOUS = "another-secret-with-enough-characters"
+NOW = 1_788_253_200_000
+HANDLE = "A" * 22
+ADMIN_KEY = Secret("admin-key-of-this-deployment")
+FORMS = [False, True]
+
+
+class NobodySignedOut:
+    """The part of the admin store that reading a session asks."""
+
+    async def revoked_sessions(self, session_ids: list[str]) -> set[str]:
+        return set()
+
+
+def sessions(keyring: Keyring) -> Sessions:
+    return Sessions(keyring=keyring, admin_key=ADMIN_KEY, store=NobodySignedOut(), now=lambda: NOW)  # type: ignore[arg-type]
+
+
+def kinds(keyring: Keyring) -> dict[str, tuple[Purpose, str]]:
+    """A well made token of every kind, as its own maker makes it or will make it."""
+    visitor = SignedTokens(keyring, Purpose.VISITOR)
+    monitor = {"scope": "monitor", "id": "m1", "iat": NOW, "exp": NOW + 1000}
+    origin = {"scope": "from", "room": "shop", "gen": 3, "ticket": 42, "iat": NOW}
+    return {
+        "ticket": (
+            Purpose.VISITOR,
+            VisitorTokens(keyring, max_age_sec=86400, cookie_max_age_sec=86400).sign("shop", 3, 42, NOW),
+        ),
+        "handle": (Purpose.VISITOR, visitor.sign({"room": "shop", "gen": 3, "handle": HANDLE, "iat": NOW})),
+        "from": (Purpose.VISITOR, visitor.sign(origin)),
+        "monitor": (Purpose.MONITOR, SignedTokens(keyring, Purpose.MONITOR).sign(monitor)),
+        "session": (Purpose.SESSION, sessions(keyring).begin(OWNER_BY_KEY)[0]),
+    }
+
+
+async def visitor_door(keyring: Keyring, token: str) -> str:
+    """What the visitor routes take a token for."""
+    verdict = VisitorTokens(keyring, max_age_sec=86400, cookie_max_age_sec=86400).verify(token, "shop", NOW)
+    if isinstance(verdict, Claims):
+        return "handle" if verdict.handle else "ticket"
+    return verdict.value
+
+
+async def console_door(keyring: Keyring, token: str) -> str:
+    """What the console takes a session cookie for."""
+    found = await sessions(keyring).find([token])
+    return found.name.lower() if isinstance(found, Bad) else "session"
+
+
+DOORS: dict[str, tuple[Any, Purpose, set[str]]] = {
+    "visitor": (visitor_door, Purpose.VISITOR, {"ticket", "handle"}),
+    "console": (console_door, Purpose.SESSION, {"session"}),
+}
+
+
+@pytest.mark.req("ENG-086", "CFG-149")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", ["ticket", "handle", "from", "monitor", "session"])
+@pytest.mark.parametrize("sign_v2", FORMS)
+async def test_each_kind_of_token_opens_its_own_door_only(kind: str, door: str, sign_v2: bool) -> None:
+    """Legacy by what the payload says, v2 by the key of its purpose too; whether the present or the previous key."""
+    keyring = Keyring(SECRET, sign_v2=sign_v2)
+    purpose, token = kinds(keyring)[kind]
+    enter, door_purpose, own = DOORS[door]
+
+    for verifier in (keyring, Keyring(PREVIOUS, SECRET), Keyring(SECRET, sign_v2=not sign_v2)):
+        taken_for = await enter(verifier, token)
+
+        if kind in own:
+            assert taken_for == kind
+        elif door == "console":
+            assert taken_for == "forged"
+        elif sign_v2 and purpose is not door_purpose:
+            assert taken_for == Cause.BAD_SIGNATURE
+        else:
+            assert taken_for == Cause.MALFORMED
+
+
+@pytest.mark.req("ENG-086", "CFG-149")
+@pytest.mark.parametrize("signer", list(Purpose))
+@pytest.mark.parametrize("verifier", list(Purpose))
+def test_a_v2_signature_of_one_purpose_verifies_for_no_other(signer: Purpose, verifier: Purpose) -> None:
+    keyring = Keyring(SECRET, sign_v2=True)
+    token = SignedTokens(keyring, signer).sign({"scope": "x"})
+
+    opened = SignedTokens(keyring, verifier).open(token)
+
+    assert (opened == Cause.BAD_SIGNATURE) is (signer is not verifier)
+    legacy = SignedTokens(Keyring(SECRET), signer).sign({"scope": "x"})
+    assert SignedTokens(keyring, verifier).open(legacy) == {"scope": "x"}, "a legacy one says nothing of its purpose"
+
+
+@pytest.mark.parametrize("sign_v2", FORMS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scope": "monitor"}, {"scope": None}, {"scope": ["session"]}, {"sid": None}, {"sid": 5}, {"sid": ""},
+        {"who": "x"}, {"bind": None}, {"bind": 1}, {"iat": "1"}, {"exp": None}, {"exp": True}, {"ticket": 1},
+        {"room": "shop"}, {"handle": HANDLE},
+    ],
+)  # fmt: skip
+async def test_the_console_takes_no_payload_with_a_missing_foreign_or_ill_typed_member(
+    change: dict[str, Any], sign_v2: bool
+) -> None:
+    keyring = Keyring(SECRET, sign_v2=sign_v2)
+    signed = SignedTokens(keyring, Purpose.SESSION)
+    payload = signed.open(sessions(keyring).begin(OWNER_BY_KEY)[0])
+    assert isinstance(payload, dict)
+    assert await console_door(keyring, signed.sign(payload)) == "session"
+    for name, value in change.items():
+        without = {member: payload[member] for member in payload if member != name}
+        changed = without if value is None and name in payload else {**payload, name: value}
+
+        assert await console_door(keyring, signed.sign(changed)) == "forged"
