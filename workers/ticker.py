@@ -35,7 +35,7 @@ TickMany = Callable[[Sequence[RoomId]], Awaitable[list[TickAnswer | Exception]]]
 async def run(background: Background) -> None:
     """Tick until the process is stopped."""
     valkey, prefix = background.valkey, background.settings.valkey_prefix
-    jobs = EngineJobs(prefix, LuaLoader(valkey))
+    jobs = EngineJobs(prefix, LuaLoader(valkey), lapsed_ttl_ms=background.settings.lapsed_ttl_ms)
 
     async def rooms() -> list[RoomId]:
         return [RoomId(name.decode()) for name in await valkey.execute("SMEMBERS", rooms_key(prefix))]

@@ -151,6 +151,10 @@ class Settings:
     resync_ms: int = row(
         "RESYNC_MS", "CFG-041", Int(500, 60000), 5000, "how often copies of room configs are confirmed"
     )
+    lapsed_ttl_ms: int = row(
+        "LAPSED_TTL_MS", "CFG-044", Int(60_000, 604_800_000), 86_400_000,
+        "how long what is known of a ticket that is over is kept",
+    )  # fmt: skip
     checkpoint_events: int = row(
         "CHECKPOINT_EVENTS", "CFG-045", Int(100, 10_000_000), 20_000,
         "facts since its last checkpoint from which a room gets a new one",

@@ -77,11 +77,17 @@ class RoomImage:
         """The header of the rebuilt room."""
         return pack_header({**self.header, "epoch": epoch})
 
+    def ended(self) -> bytes:
+        """When a ticket of each chunk last ended (lua/lib/ended.lua): nothing else is known but that it was before."""
+        chunks = len(self.records.tickets) // (CHUNK * TICKET_BYTES)
+        return struct.pack("<I", self.records.now_ds) * chunks if chunks else b""
+
     def writes(self) -> Iterator[Write]:
         """Everything but header and configuration, in slices."""
         yield from _chunks("t", self.records.tickets, CHUNK * TICKET_BYTES)
         yield from _chunks("d", self.records.doors, CHUNK * DOOR_BYTES)
         yield from _pieces("r", self.removed)
+        yield from _pieces("c", self.ended())
         yield from _slices("o", _owners(self.records))
         for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
             yield from _slices(book, iter(_addresses(places).items()))

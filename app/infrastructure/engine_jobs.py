@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from secrets import token_bytes
-from typing import Any
+from typing import Any, Final
 
 from app.core.clock import wall_ms
 from app.core.ids import RoomId
@@ -22,8 +22,11 @@ from app.infrastructure.engine_results import TickAnswer
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 
+LAPSED_TTL_MS: Final = 86_400_000
+"""How long tickets that are over are remembered, unless LAPSED_TTL_MS says otherwise."""
+
 Write = tuple[Any, ...]
-"""One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm", byte offset, bytes),
+"""One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm" | "c", byte offset, bytes),
 ("o" | "i" | "in" | "u" | "ut" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]),
 ("w", [ticket, …]), ("pu", [8 bytes, …])."""
 
@@ -54,7 +57,9 @@ class DrawState:
 class EngineJobs:
     """Background calls. They raise RoomGone, RoomFenced and StorageUnavailable."""
 
-    def __init__(self, prefix: str, loader: LuaLoader) -> None:
+    def __init__(self, prefix: str, loader: LuaLoader, *, lapsed_ttl_ms: int = LAPSED_TTL_MS) -> None:
+        """``lapsed_ttl_ms``: how long ticks keep what is known of tickets that are over."""
+        self._lapsed_ttl_ms = lapsed_ttl_ms
         self._prefix = prefix
         self._loader = loader
 
@@ -65,7 +70,8 @@ class EngineJobs:
         Tests name them, everybody else leaves them out.
         """
         now_ms = wall_ms() if now_ms is None else now_ms
-        return _tick_answer(await self._call("tick", room_id, now_ms, seed or token_bytes(SEED_BYTES)), room_id)
+        args = (now_ms, seed or token_bytes(SEED_BYTES), self._lapsed_ttl_ms)
+        return _tick_answer(await self._call("tick", room_id, *args), room_id)
 
     async def tick_many(self, room_ids: Sequence[RoomId]) -> list[TickAnswer | Exception]:
         """Ticks in one trip; the error of one room stands in its place."""
@@ -73,7 +79,9 @@ class EngineJobs:
             _value_or_error(_tick_answer, reply, room_id)
             for room_id, reply in zip(
                 room_ids,
-                await self._many("tick", [(r, wall_ms(), token_bytes(SEED_BYTES)) for r in room_ids]),
+                await self._many(
+                    "tick", [(r, wall_ms(), token_bytes(SEED_BYTES), self._lapsed_ttl_ms) for r in room_ids]
+                ),
                 strict=True,
             )
         ]

@@ -79,6 +79,14 @@ class RoomKeys:
         """Bitmap: bit n set = ticket n left the line before its turn."""
         return f"{self.base}{gen}:r"
 
+    def ended(self, gen: int) -> str:
+        """String of one u32 (ds) a chunk: when a ticket of it last ended."""
+        return f"{self.base}{gen}:c"
+
+    def passed_over(self, gen: int) -> str:
+        """Set of chunks that were to be dropped while somebody in them still lived."""
+        return f"{self.base}{gen}:fs"
+
     def deadlines(self, gen: int) -> str:
         """Sorted set: ticket number → ds at which a tick has to look at it."""
         return f"{self.base}{gen}:e"

@@ -423,7 +423,7 @@ async def test_it_drops_the_records_of_tickets_that_were_over_for_a_day(world: W
     await world.tick(10)
     kept = await world.ticket(1)
 
-    await _set_header(world, wall=(await world.header())["wall"] + 86_400_000)
+    await world.advance(86_400)
     await world.tick(11)
 
     assert kept.state == TicketState.EXPIRED
@@ -435,14 +435,21 @@ async def test_it_drops_the_records_of_tickets_that_were_over_for_a_day(world: W
 
 
 async def test_it_keeps_a_chunk_while_one_of_its_tickets_lives(world: World) -> None:
-    await world.create(rate_per_minute=100_000, queue_max_per_ip=None, presence_sec=3600, passed_ttl_sec=60)
+    await world.create(
+        rate_per_minute=100_000,
+        queue_max_per_ip=None,
+        presence_sec=3600,
+        passed_ttl_sec=60,
+        session_ttl_sec=86_400,
+        session_max_sec=604_800,
+    )
     browsers = [Browser() for _ in range(1100)]
     await asyncio.gather(*(world.join(b) for b in browsers))
     await world.tick(2)
     await world.check(browsers[700])
     await world.tick(70)
 
-    await _set_header(world, wall=(await world.header())["wall"] + 86_400_000)
+    await world.advance(86_300)
     await world.tick(11)
 
     assert (await world.check(browsers[700])).verdict is Verdict.SESSION

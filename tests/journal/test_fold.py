@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from typing import Any
 
 import pytest
@@ -231,6 +232,14 @@ def test_it_starts_clocks_and_counters_afresh() -> None:
     assert (fields["wall"], fields["t0"], fields["last_tick"]) == (NOW, BORN, NOW - BORN)
     assert fields["credit"] <= 1
     assert (fields["seq"], fields["committed"], fields["epoch"], fields["line_since"]) == (2, 2, 7, NOW - BORN)
+
+
+def test_it_remembers_those_who_are_over_for_the_whole_time_from_the_rebuild_on() -> None:
+    image = Story().tell(*(joined(n) for n in range(1, 1026))).tell(Left((1,))).image()
+
+    ended = [(write[1], write[2]) for write in image.writes() if write[0] == "c"]
+
+    assert ended == [(0, struct.pack("<II", image.records.now_ds, image.records.now_ds))]
 
 
 def test_it_looks_at_each_pass_and_session_in_time() -> None:

@@ -14,7 +14,7 @@ qm.fn("eject", { "allow-oom" }, function(keys, args)
   if not rec then return { qm.CODE.OK, 0, 0, 0 } end
   local state = rec:byte(1)
   if state == qm.T.EJECTED then return { qm.CODE.OK, state, qm.outstanding(R.h), R.h.epoch } end
-  if qm.is_live(state) then qm.give_up(R, n, rec) end
+  if qm.is_live(state) then qm.give_up(R, n, rec) else qm.note_end(R, n) end
   qm.ticket_put(R, n, 0, struct.pack("<BBBxI4I6", qm.T.EJECTED, 0, qm.WHY.EJECTED, qm.seen_of(rec), 0))
   local door = qm.door_get(R, n)
   if door.passed_at > 0 then

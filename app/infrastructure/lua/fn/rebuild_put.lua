@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
--- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm
---   (byte offset, bytes) · o, i, in, u, hx, ip, ipn (field, value, …) · e, ut (member, score, …) · w (ticket, …) ·
+-- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm,
+--   c (byte offset, bytes) · o, i, in, u, hx, ip, ipn (field, value, …) · e, ut (member, score, …) · w (ticket, …) ·
 --   pu (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
@@ -22,6 +22,7 @@ end
 
 put.pn = put.r
 put.hm = put.r
+put.c = put.r
 
 function put.o(g, kind, values)
   redis.call("HSET", g .. kind, unpack(values))

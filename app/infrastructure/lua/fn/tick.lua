@@ -1,7 +1,8 @@
 -- Purpose: Moves one room on: records of a flush, credit, opening, ended passes and sessions, the door, then the line.
 --   Any number of instances may call it; the elapsed time is shared.
 -- Keys: header
--- Args: wall ms of the acting instance · 32 random bytes made for this call (seed of a draw that it may begin)
+-- Args: wall ms of the acting instance · 32 random bytes made for this call (seed of a draw that it may begin) ·
+--   how long tickets that are over are remembered (ms)
 -- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch, phase, opensAt
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
@@ -30,7 +31,7 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   end
   -- Unused credit is cut only when nothing but pace, slots or people ran out (ENG-115).
   if door_done and line_done and h.credit > 1 then h.credit = 1 end
-  qm.forget(R, R.second_before)
+  qm.forget(R, R.second_before, tonumber(args[3]))
   qm.room_close(R)
   local again = not (ends_done and door_done and line_done) or h.rescore > 0
   return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch, h.phase, h.opens_at }

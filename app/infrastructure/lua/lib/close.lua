@@ -44,6 +44,7 @@ function qm.room_close(R)
   end
   if h.auto_joins > 0 then qm.auto_disturb(h) end
   if R.pre then qm.pre_save(R) end
+  if R.ended then qm.ends_save(R) end
   save_facts(R)
   call("SET", R.key, qm.header_pack(h))
   if #R.facts > 0 and R.seq_before == h.committed then poke(R) end

@@ -17,6 +17,7 @@ end
 -- Takes back what ticket n holds as WAITING, PASSED or ACTIVE: place and address count, slot, door, deadline.
 function qm.give_up(R, n, rec)
   local h, state, flags = R.h, byte(rec, 1, 2)
+  qm.note_end(R, n)
   if state == T.WAITING then
     qm.line_remove(R, n)
     qm.place_change(R, "i", rec, 15, -1)

@@ -1,26 +1,26 @@
--- Dropping the records of tickets that are over (ENG-274): whole chunks, oldest first, once every token of theirs has
--- passed its age, or when 200,000 younger ones are over too. Who still asks is told `expired`, which lets nobody in.
+-- Dropping the records of tickets that are over (ENG-274): whole chunks, oldest first, once none of their tickets ended
+-- within LAPSED_TTL_MS, or when 200,000 younger ones are over too. Who still asks is told `expired`, which lets nobody in.
+-- A chunk in which somebody still lives is passed over and kept in set `fs`, so that it holds up no other.
 
-local TTL_MS = 86400000
 local KEPT = 200000
 local EVERY_SEC = 10
 local CHUNKS_A_CALL = 4
 
-local call, byte, sub, unpack_table
-qm.bind(function() call, byte, sub, unpack_table = redis.call, string.byte, string.sub, unpack end)
+local call, byte, sub, tonumber_, unpack_table
+qm.bind(function()
+  call, byte, sub, tonumber_, unpack_table = redis.call, string.byte, string.sub, tonumber, unpack
+end)
 
 local CHUNK, TICKET_BYTES, WAITING = qm.CHUNK, qm.TICKET_BYTES, qm.T.WAITING
 
--- True when the last ticket of chunk `k` is old, or enough younger ones are over.
-local function is_due(R, k)
+-- True when chunk `k` is to be dropped if nobody in it lives.
+local function is_due(R, k, ttl_ms)
   local h, last = R.h, (k + 1) * CHUNK
   if last > h.head then return false end
   if h.head - last - h.active - h.pending - h.passes_out >= KEPT then return true end
-  local rec = qm.ticket_get(R, last)
-  if not rec then return true end
-  local joined = qm.joined_of(rec)
-  if joined == 0 then joined = qm.wall_of(h, qm.seen_of(rec)) end -- an ejected one has no times
-  return joined < h.wall - TTL_MS
+  local ended = qm.last_end(R, k)
+  if ended == 0 then return qm.ticket_get(R, last) == nil end -- numbers that were given to nobody
+  return (R.ds - ended) * 100 >= ttl_ms
 end
 
 -- First eight bytes of the cookie digests in `data` of chunk k, or nil when one of its tickets lives. Whoever waits before
@@ -42,14 +42,20 @@ local function drop(R, k)
   if not owners then return false end
   if #owners > 0 then call("HDEL", R.g .. "o", unpack_table(owners)) end
   call("UNLINK", key, R.g .. "d" .. k)
-  R.h.forgotten = k + 1
   return true
+end
+
+-- Looks again at one of the chunks that were passed over.
+local function look_back(R, ttl_ms)
+  local k = tonumber_(call("SRANDMEMBER", R.g .. "fs") or "")
+  if k and is_due(R, k, ttl_ms) and drop(R, k) then call("SREM", R.g .. "fs", k) end
 end
 
 -- Drops the places of the pre-queue once every ticket that they were drawn is dropped.
 local function drop_places(R)
   local h = R.h
   if h.places == 0 or h.phase > 0 or call("EXISTS", R.g .. "hx") == 0 then return end
+  if call("EXISTS", R.g .. "fs") == 1 then return end
   local pre = qm.pre(R)
   if h.forgotten * CHUNK < pre.first + pre.count - 1 then return end
   local last = qm.place(h.places)
@@ -61,12 +67,17 @@ local function drop_places(R)
   call("UNLINK", R.g .. "hx", R.g .. "pn")
 end
 
--- Drops what may be dropped. `second`: the second that the counters stood at before this call.
-function qm.forget(R, second)
+-- Drops what may be dropped. `second`: the second that the counters stood at before this call; `ttl_ms`: how long
+-- tickets that are over are remembered.
+function qm.forget(R, second, ttl_ms)
   local h = R.h
   if h.second == second or h.second % EVERY_SEC ~= 0 then return end
+  look_back(R, ttl_ms)
   for _ = 1, CHUNKS_A_CALL do
-    if not (is_due(R, h.forgotten) and drop(R, h.forgotten)) then break end
+    local k = h.forgotten
+    if not is_due(R, k, ttl_ms) then break end
+    if not drop(R, k) then call("SADD", R.g .. "fs", k) end
+    h.forgotten = k + 1
   end
   drop_places(R)
 end

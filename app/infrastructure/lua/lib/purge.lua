@@ -47,6 +47,7 @@ function qm.purge_line(R, actor, waiting, places)
   qm.places_purge(R)
   call("RPUSH", R.g .. "pu", pack("<I4I4", h.head + 1, h.last_ticket))
   call("LTRIM", R.g .. "pu", -RANGES, -1)
+  qm.note_ends(R, h.head + 1, h.last_ticket)
   h.purge_up_to = h.last_ticket
   qm.line_emptied(R)
   return qm.fact(R, qm.FACT.PURGED, pack("<I4I4I4", h.purge_up_to, waiting, places) .. actor)
