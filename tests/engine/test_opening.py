@@ -272,7 +272,7 @@ async def test_it_drops_the_places_with_the_tickets_that_they_became(world: Worl
     await world.tick(100)
     late = await world.joined(1100)
     assert late
-    await world.tick(3)
+    await world.tick(80)
     assert await world.valkey.execute("EXISTS", world.keys.handles(1)) == 1
 
     await world.advance(90_000)
