@@ -40,9 +40,10 @@ from app.domain.facts import (
     decode_body,
 )
 from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
+from app.domain.fold_churn import PlaceLeft, give_all_back, note_left, threshold
 from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
 from app.domain.fold_marks import marks_after, marks_of_new_room
-from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag
+from app.domain.layout import CHUNK, DOOR_BYTES, PLACE_BYTES, TICKET_BYTES, DoorRecord, Flag
 from app.domain.ticket_state import TicketState
 
 JournalRow = Sequence[Any]
@@ -64,6 +65,8 @@ _RANGES: Final = 16
 _GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
 
 
+_PLACE_AT, _PLACE_BYTES = 14, 10
+"""Where net and address stand in a record of a ticket or of a place."""
 _DOOR_WORDS: Final = DOOR_BYTES // 4
 _USED_AT: Final = 16 // 4
 """Place of usedAt among the words of a door record."""
@@ -102,6 +105,8 @@ class RoomFold:
     """Ticket records from number 1 on, whole chunks."""
     doors: bytearray = field(default_factory=bytearray)
     """Door records from number 1 on, whole chunks."""
+    left: list[PlaceLeft] = field(default_factory=list)
+    """Places that were left lately."""
     pre_queue: DoorsFold = field(default_factory=DoorsFold)
 
     def feed(self, rows: Iterable[JournalRow]) -> None:
@@ -162,10 +167,7 @@ class RoomFold:
             case Admitted():
                 self._admit(seq, at, fact)
             case Left():
-                for n in fact.tickets:
-                    self._finish(n, TicketState.EXPIRED, Why.LEFT)
-                for place in fact.places:
-                    self._finish_place(place, TicketState.EXPIRED, Why.LEFT)
+                self._leave(at, fact)
             case SlotGiven():
                 self._give_slots(fact)
             case SlotReleased():
@@ -181,8 +183,10 @@ class RoomFold:
             case Purged():
                 self.purges = [*self.purges, (self.head + 1, fact.up_to)][-_RANGES:]
                 self.head = max(self.head, fact.up_to)
+                give_all_back(self.left, "i")
                 if fact.pre_queue:
                     self.pre_queue.purge()
+                    give_all_back(self.left, "ip")
             case RoomCreated():
                 self._create(at, fact)
             case RoomUpdated():
@@ -219,6 +223,7 @@ class RoomFold:
                 self._put_order(fact)
             case Drawn():
                 self.pre_queue.close(at, fact)
+                give_all_back(self.left, "ip")
 
     def _put_order(self, fact: DrawPart) -> None:
         doors = self.pre_queue
@@ -227,6 +232,20 @@ class RoomFold:
         for n, record in doors.put(fact):
             at = self._known(n)
             self.tickets[at : at + TICKET_BYTES] = record
+
+    def _leave(self, at: int, fact: Left) -> None:
+        caps = self.config.get("queue_max_per_ip"), self.config.get("pre_queue_max_per_ip")
+        for n in fact.tickets:
+            record = self._known(n)
+            if self.tickets[record] == TicketState.WAITING:
+                place = bytes(self.tickets[record + _PLACE_AT : record + _PLACE_AT + _PLACE_BYTES])
+                note_left(self.left, (at, "i", place, threshold(caps[0]), True))
+            self._finish(n, TicketState.EXPIRED, Why.LEFT)
+        for number in fact.places:
+            self._finish_place(number, TicketState.EXPIRED, Why.LEFT)
+            begin = (number - 1) * PLACE_BYTES + _PLACE_AT
+            place = bytes(self.pre_queue.records[begin : begin + _PLACE_BYTES])
+            note_left(self.left, (at, "ip", place, threshold(caps[1]), True))
 
     def _finish_place(self, place: int, state: TicketState, why: int) -> None:
         if not self.pre_queue.is_known(place):
@@ -266,6 +285,7 @@ class RoomFold:
             self.tickets[begin + 1 : end : TICKET_BYTES] = flags
             self.head = max(self.head, last)
         if fact.by == PromotedBy.FLUSH:  # the head went past those who had left, too
+            give_all_back(self.left, "i")
             self.head = max(self.head, *(run.first + run.count - 1 for run in fact.runs))
 
     def _waiting_runs(self, runs: Iterable[Run]) -> Iterator[Run]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from app.core.ids import RoomId
 from app.domain.fingerprint import ADDRESS_BYTES
 from app.domain.fold import RoomFold
+from app.domain.fold_churn import churn_of
 from app.domain.layout import CHUNK, DOOR_BYTES, LAYOUT, PLACE_BYTES, TICKET_BYTES, Flag, pack_header
 from app.domain.room import RoomConfig
 from app.domain.room_codec import config_from_json, config_to_json, field_text
@@ -25,8 +26,9 @@ from app.domain.ticket_state import TicketState
 Write = tuple[str, Any] | tuple[str, int, bytes]
 """``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"pn"|"hm", offset, bytes)`` a piece of a string ·
 ``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
-``("in"|"ipn", [(/48 4, entries), …])`` · ``("u"|"ut", [(address 8, slots), …])`` · ``("e", [(n, ds), …])`` ·
-``("w", [n, …])`` · ``("pu", [first and last number as 8 bytes, …])``."""
+``("in"|"ipn", [(/48 4, entries), …])`` · ``("x0"|"x1", [(address 8, leaves), …])`` ·
+``("vi"|"vip", [place that goes on counting, …])`` · ``("u"|"ut", [(address 8, slots), …])`` ·
+``("e", [(n, ds), …])`` · ``("w", [n, …])`` · ``("pu", [first and last number as 8 bytes, …])``."""
 
 MEMBERS: Final = 2000
 """Members of a hash or sorted set in one write: about 2 ms of the live store."""
@@ -34,6 +36,7 @@ BITMAP_BYTES: Final = 65_536
 
 _PLACE: Final = struct.Struct("<14xH8s48x")
 """net, address."""
+_PLACE_ALONE: Final = struct.Struct("<H8s")
 _ADDRESS_AT: Final = 16
 _NET_ENTRY: Final = struct.Struct("<HI")
 _COOKIE: Final = struct.Struct("<24x8s40x")
@@ -89,9 +92,13 @@ class RoomImage:
         yield from _pieces("r", self.removed)
         yield from _pieces("c", self.ended())
         yield from _slices("o", _owners(self.records))
+        churn = churn_of(self.records.left, self.records.created_at, self.records.now_ms, self.records.ds)
         for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
+            places.update(_PLACE_ALONE.unpack(place) for _, place in churn.held[book])
             yield from _slices(book, iter(_addresses(places).items()))
             yield from _slices(book + "n", _networks(places))
+        for kind, members in churn.writes():
+            yield from _slices(kind, members)
         slots = _slots(self.records)
         yield from _slices("u", iter(slots.items()))
         yield from _slices("ut", iter([entry for entry in slots.items() if entry[1] > 1]))

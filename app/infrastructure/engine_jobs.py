@@ -27,8 +27,10 @@ LAPSED_TTL_MS: Final = 86_400_000
 
 Write = tuple[Any, ...]
 """One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm" | "c", byte offset, bytes),
-("o" | "i" | "in" | "u" | "ut" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]),
-("w", [ticket, …]), ("pu", [8 bytes, …])."""
+("o" | "i" | "in" | "u" | "ut" | "x0" | "x1" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]),
+("w", [ticket, …]), ("pu" | "vi" | "vip", [element, …])."""
+_PAIRS: Final = frozenset({"o", "i", "in", "u", "ut", "x0", "x1", "hx", "ip", "ipn", "e"})
+_LISTS: Final = frozenset({"w", "pu", "vi", "vip"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +180,9 @@ class EngineJobs:
 
 def _flat_write(write: Write) -> Iterator[Any]:
     kind, *values = write
-    if kind in ("o", "i", "in", "u", "ut", "hx", "ip", "ipn", "e"):
+    if kind in _PAIRS:
         values = [value for pair in values[0] for value in pair]
-    elif kind in ("w", "pu"):
+    elif kind in _LISTS:
         values = list(values[0])
     yield kind
     yield len(values)

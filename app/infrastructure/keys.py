@@ -63,6 +63,14 @@ class RoomKeys:
         """Hash: 4-byte digest of an IPv6 /48 → entries of net u16, waiting tickets u32, by net."""
         return f"{self.base}{gen}:in"
 
+    def counting_on(self, gen: int, book: str = "i") -> str:
+        """List of places that were left and go on counting: due ds u32, place 10. ``book``: i line, ip doors."""
+        return f"{self.base}{gen}:v{book}"
+
+    def leaves(self, gen: int, turn: int) -> str:
+        """Hash: 8-byte address digest → when it left places, in the turn of ten minutes (0 or 1)."""
+        return f"{self.base}{gen}:x{turn}"
+
     def slots(self, gen: int) -> str:
         """Hash: 8-byte address digest → slots."""
         return f"{self.base}{gen}:u"

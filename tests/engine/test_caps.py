@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.domain.facts import Left
 from app.infrastructure.engine_results import JoinCode
 from tests.engine.world import ROOM, Browser, World
 
@@ -120,3 +121,120 @@ async def test_it_keeps_no_networks_of_ipv4(world: World) -> None:
 
     assert await world.valkey.execute("EXISTS", world.keys.networks(1)) == 0
     assert (await world.ticket(1)).net == 0
+
+
+async def churn(world: World, times: int, address: str = "office") -> list[JoinCode]:
+    """Join and leave again and again; outcomes of the joins."""
+    found = []
+    for _ in range(times):
+        browser = Browser(address=address)
+        found.append((await world.join(browser)).code)
+        await world.leave(browser)
+    return found
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_counts_left_places_on_for_a_minute_from_the_third_cap_on(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=4)
+
+    first = await churn(world, 11)
+    free = await codes(world, "office", "office", "office")
+    twelfth = Browser(address="office")
+    await world.join(twelfth)
+    await world.leave(twelfth)
+    still = await codes(world, "office")
+    other = await churn(world, 11, "home")
+    await world.tick(58)
+    within = await codes(world, "office")
+    await world.tick(3)
+    after = await codes(world, "office", "office")
+
+    assert first == [CREATED] * 11
+    assert (free, still, within) == ([CREATED] * 3, [REFUSED], [REFUSED])
+    assert other == [CREATED] * 11
+    assert after == [CREATED, REFUSED]
+    assert (await world.figures()).waiting == 4
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_bounds_a_loop_of_joining_and_leaving(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=4)
+
+    outcomes = await churn(world, 100)
+
+    assert outcomes.count(CREATED) == 11 + 4
+    assert len(await world.facts(Left)) == 15
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_forgets_what_an_address_left_ten_minutes_ago(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=2)
+
+    await churn(world, 5)
+    await world.tick(300)
+    last = await churn(world, 1)
+    held = await codes(world, "office", "office")
+    await world.tick(605)
+    late = await churn(world, 4)
+
+    assert (last, held) == ([CREATED], [CREATED, REFUSED])
+    assert late == [CREATED] * 4
+    assert await codes(world, "office", "office") == [CREATED, REFUSED], "one holds a place, none counts on"
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_counts_leaves_over_the_turn_of_the_hashes(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=2)
+    await world.tick(590)
+    await churn(world, 5)
+    await world.tick(20)
+
+    await churn(world, 1)
+
+    assert await codes(world, "office", "office") == [CREATED, REFUSED]
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_takes_a_thousand_leaves_for_churn_without_a_cap(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=None)
+    for count in (500, 500, 500, 498):
+        browsers = [Browser(address="office") for _ in range(count)]
+        await asyncio.gather(*(world.join(b) for b in browsers))
+        await asyncio.gather(*(world.leave(b) for b in browsers))
+
+    last = Browser(address="office")
+    before = await world.join(last)
+    await world.leave(last)
+    full = await codes(world, "office", "home")
+    await world.tick(62)
+
+    assert before.code is CREATED, "999 places go on counting"
+    assert full == [REFUSED, CREATED]
+    assert await codes(world, "office") == [CREATED]
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_lets_sessions_and_passes_end_without_counting_on(world: World) -> None:
+    await world.create(rate_per_minute=60_000, queue_max_per_ip=1, presence_sec=3600)
+    for _ in range(6):
+        (browser,) = await world.joined(address="office")
+        await world.tick(1)
+        await world.check(browser)
+        await world.leave(browser)
+
+    assert await codes(world, "office") == [CREATED]
+    assert await world.valkey.execute("EXISTS", world.keys.leaves(1, 0), world.keys.counting_on(1)) == 0
+
+
+@pytest.mark.req("ENG-293", "ENG-295")
+async def test_it_counts_left_places_on_in_their_networks_too(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=1)
+    for n in range(16):
+        await churn(world, 3, f"2001:db8:0:{n:x}::1")
+
+    full = await codes(world, "2001:db8:0:20::1")
+    await world.tick(62)
+
+    assert full == [REFUSED]
+    assert await codes(world, "2001:db8:0:20::1") == [CREATED]
+    assert await world.valkey.execute("LLEN", world.keys.counting_on(1)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag, TicketRecord, unpack_header
@@ -41,6 +42,8 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "addresses": addresses,
         "networks": networks,
         "slots": await _hash(valkey, keys.slots(gen)),
+        "counting_on": [await valkey.execute("LRANGE", keys.counting_on(gen, b), 0, -1) for b in ("i", "ip")],
+        "leaves": await _leaves(valkey, keys, gen, int(header["mono"])),
         "top": await valkey.execute("ZRANGE", keys.top_slots(gen), 0, -1, "WITHSCORES"),
         "waiting": [
             n
@@ -76,6 +79,18 @@ async def _records(valkey: Valkey, name: Any, gen: int, last: int, size: int) ->
     for chunk in range((last + CHUNK - 1) // CHUNK):
         data += (await valkey.execute("GET", name(gen, chunk)) or b"").ljust(CHUNK * size, b"\0")
     return [data[at : at + size] for at in range(0, last * size, size)]
+
+
+async def _leaves(valkey: Valkey, keys: RoomKeys, gen: int, mono: int) -> dict[str, list[tuple[int, int]]]:
+    """Address → slots of ten seconds within ten minutes in which it left places, and how many."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    turn, slot = mono // 600_000, mono // 10_000
+    for one in (turn - 1, turn):
+        lists = await _hash(valkey, keys.leaves(gen, one % 2))
+        if int(lists.pop("", b"-1")) == one:
+            for address, data in lists.items():
+                found[address] = [entry for entry in struct.iter_unpack("<II", data) if entry[0] >= slot - 60]
+    return {address: entries for address, entries in found.items() if entries}
 
 
 async def _hash(valkey: Valkey, key: str) -> dict[str, bytes]:

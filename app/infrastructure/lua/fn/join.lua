@@ -117,10 +117,10 @@ local function join(R, item, batch, line_max)
   if is_pre_queue(h) then
     return qm.place_give(R, item, reason, line_max)
   end
-  if h.ip_cap > 0 and qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
+  if qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
     return pack("<BBxxI4", J.IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
-  if qm.waiting(h) >= line_max then return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason) end
+  if qm.line_size(R) >= line_max then return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason) end
   return create(R, item, batch, reason)
 end
 

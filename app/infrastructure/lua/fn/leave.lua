@@ -12,6 +12,7 @@ local TAIL = 29
 local function leave_place(R, item, p, rec)
   if qm.place_state(R, p, rec) ~= qm.T.WAITING or qm.prove(item, TAIL, rec) == 0 then return 0, 0 end
   qm.place_finish(R, p, rec, qm.T.EXPIRED, qm.WHY.LEFT)
+  qm.place_left(R, "ip", rec, 15)
   return qm.T.PREQUEUED, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4I4", 0, p))
 end
 
@@ -31,6 +32,7 @@ local function leave(R, item)
   if not qm.is_live(state) then return 0, 0 end
   if qm.prove(item, TAIL, rec) == 0 and not qm.holds_session(R, n, rec, item, TAIL) then return 0, 0 end
   qm.finish(R, n, rec, qm.T.EXPIRED, qm.WHY.LEFT)
+  if state == qm.T.WAITING then qm.place_left(R, "i", rec, 15) end
   return state, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4", n))
 end
 

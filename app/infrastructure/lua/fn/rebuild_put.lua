@@ -1,8 +1,8 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm,
---   c (byte offset, bytes) · o, i, in, u, hx, ip, ipn (field, value, …) · e, ut (member, score, …) · w (ticket, …) ·
---   pu (element, …)
+--   c (byte offset, bytes) · o, i, in, u, x0, x1, hx, ip, ipn (field, value, …) · e, ut (member, score, …) ·
+--   w (ticket, …) · pu, vi, vip (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
 -- Facts: none
@@ -34,6 +34,14 @@ put.ip = put.o
 put.ipn = put.o
 put.u = put.o
 
+local CHURN_SEC = 1300 -- as in lib/churn.lua
+
+function put.x0(g, kind, values)
+  put.o(g, kind, values)
+  redis.call("EXPIRE", g .. kind, CHURN_SEC)
+end
+put.x1 = put.x0
+
 function put.e(g, kind, values)
   local scored = {}
   for i = 1, #values, 2 do scored[i], scored[i + 1] = values[i + 1], values[i] end
@@ -51,6 +59,8 @@ end
 function put.pu(g, kind, values)
   redis.call("RPUSH", g .. kind, unpack(values))
 end
+put.vi = put.pu
+put.vip = put.pu
 
 qm.fn("rebuild_put", {}, function(keys, args)
   local p = keys[1]:sub(1, -2)

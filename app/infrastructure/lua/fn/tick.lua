@@ -32,6 +32,7 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   -- Unused credit is cut only when nothing but pace, slots or people ran out (ENG-115).
   if door_done and line_done and h.credit > 1 then h.credit = 1 end
   qm.forget(R, R.second_before, tonumber(args[3]))
+  qm.churn_end(R, R.second_before)
   qm.room_close(R)
   local again = not (ends_done and door_done and line_done) or h.rescore > 0
   return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch, h.phase, h.opens_at }

@@ -30,12 +30,18 @@ function qm.places_load(R, name, items, first, at)
   if #keys > 0 then book.nets = qm.nets_load(R, name, keys) end
 end
 
--- True when the address of the loaded place at `at` in `data`, or a network of it, holds all that `cap` allows.
-function qm.place_refused(R, name, data, at, cap)
+-- Places of the address of the loaded place at `at` in `data`.
+function qm.place_count(R, name, data, at)
   local book, address = R.books[name], sub(data, at + 2, at + 9)
-  if book.counts[address] + (book.changes[address] or 0) >= cap then return true end
+  return book.counts[address] + (book.changes[address] or 0)
+end
+
+-- True when the address of the loaded place at `at` in `data`, or a network of it, holds all that `cap` (0 = none) allows.
+function qm.place_refused(R, name, data, at, cap)
+  if cap == 0 then return qm.churn_refused(R, name, data, at) end
+  if qm.place_count(R, name, data, at) >= cap then return true end
   local low, high = byte(data, at, at + 1)
-  return low + high > 0 and qm.net_refused(book, sub(address, 1, 4), low + high * 256, cap)
+  return low + high > 0 and qm.net_refused(R.books[name], sub(data, at + 2, at + 5), low + high * 256, cap)
 end
 
 -- Notes `by` (1 or -1) places for the place that begins at `at` in `data`.
@@ -48,7 +54,7 @@ end
 
 -- Forgets every count of a book: nobody holds a place any more.
 function qm.places_clear(R, name)
-  call("UNLINK", R.g .. name, R.g .. name .. "n")
+  call("UNLINK", R.g .. name, R.g .. name .. "n", R.g .. "v" .. name)
   R.books[name] = nil
 end
 
@@ -74,6 +80,7 @@ end
 
 -- Writes the noted changes of all books.
 function qm.places_save(R)
+  if R.left then qm.churn_count(R) end
   for name, book in pairs(R.books) do
     if next(book.changes) then save_addresses(R, name, book) end
     if book.net_changes then qm.nets_save(R, name, book) end

@@ -12,8 +12,8 @@ qm.PLACE_BYTES = 96
 
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
 qm.OF_GENERATION = {
-  "o", "i", "in", "r", "e", "w", "wb", "u", "ut", "n", "fl", "pu", "a0", "a1", "hx", "ip", "ipn", "pn", "hm",
-  "c", "fs",
+  "o", "i", "in", "vi", "vip", "x0", "x1", "r", "e", "w", "wb", "u", "ut", "n", "fl", "pu", "a0", "a1", "hx", "ip",
+  "ipn", "pn", "hm", "c", "fs",
 }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.

@@ -54,6 +54,12 @@ function qm.waiting_told(R)
   return max(0, qm.waiting(h) - qm.pre(R).count)
 end
 
+-- Tickets in line and places in the pre-queue (ENG-294).
+function qm.line_size(R)
+  if R.h.phase == 0 then return qm.waiting(R.h) end
+  return qm.waiting_told(R) + qm.pre(R).live
+end
+
 -- Overwrites the bytes of place p's record from offset `at` on.
 function qm.place_put(R, p, at, bytes)
   local k, i = qm.place(p)

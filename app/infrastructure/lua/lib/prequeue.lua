@@ -71,10 +71,10 @@ end
 -- Answer to the join of a newcomer while the doors are closed (ENG-167); `item` as in fn/join.lua.
 function qm.place_give(R, item, reason, line_max)
   local h = R.h
-  if h.pre_ip_cap > 0 and qm.place_refused(R, "ip", item, PLACE, h.pre_ip_cap) then
+  if qm.place_refused(R, "ip", item, PLACE, h.pre_ip_cap) then
     return pack("<BBxxI4", J.PRE_IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
-  if qm.waiting(h) + qm.pre(R).live >= line_max then
+  if qm.line_size(R) >= line_max then
     return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason)
   end
   local seq, view = place_create(R, sub(item, -16), sub(item, 29, 44), sub(item, PLACE, LAST))
