@@ -73,8 +73,8 @@ HEADER_FIELDS: Final = (
     "forgotten",  # chunks whose tickets were over long enough to be dropped
     "drawn_at",  # wall ms of the last draw's closing fact; 0 = none since the schedule was set
     "session_ip_cap",  # 0 = no bound
-    "spare_4",
-    "spare_5",
+    "hour_end",  # wall ms at which the running hour of the statistics ends; 0 = none since a rebuild
+    "ended",  # tickets that ended and kept their times: the next place in the ring of the last 50,000
     "auto_joins",  # threshold of arrivals per minute; 0 = threshold activation is off
     "auto_since",  # M since which the condition of the next switch holds without a break; 0 = it does not
 )

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.domain.hour_record import HourRecord, read_hour
+
 
 @dataclass(frozen=True, slots=True)
 class RoomDetail:
@@ -16,15 +18,18 @@ class RoomDetail:
 
     rules: Mapping[str, tuple[int, int]]
     """Rule field (visitor_counts.rule_field) → checks that the rule decided, time of the last one (epoch ms)."""
+    hours: tuple[HourRecord, ...]
+    """Records of the running hour and of the one before it, those that there are."""
 
 
 def read_detail(parts: Sequence[Any]) -> RoomDetail:
     """Detail from the last elements of the reply."""
-    flat = parts[0]
+    flat, *hours = parts
     counts: dict[str, int] = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
     rules = {
         name[1:]: (hits, counts.get("m" + name[1:], 0))
         for name, hits in counts.items()
         if name[0] == "h" and "\n" in name
     }
-    return RoomDetail(rules)
+    records = tuple(record for record in map(read_hour, hours) if record is not None)
+    return RoomDetail(rules, records)

@@ -135,6 +135,14 @@ class RoomKeys:
         """String: state of the pre-queue and its draw (layout.PRE)."""
         return f"{self.base}{gen}:hm"
 
+    def hour(self, gen: int) -> str:
+        """String: what the room did in the running hour (domain/hour_record.py)."""
+        return f"{self.base}{gen}:s"
+
+    def past_hours(self, gen: int) -> str:
+        """Hash: hour → its record."""
+        return f"{self.base}{gen}:sh"
+
 
 def chunk_of(ticket: int) -> int:
     """Chunk that holds ``ticket``."""

@@ -26,7 +26,7 @@ FIGURES: Final = (
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
-    "drawnAt", "waitP50Sec", "waitP90Sec", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
+    "drawnAt", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
     "sharedSessions", "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
@@ -67,6 +67,8 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "effectiveState": settings["state"],
         **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),
         **dict.fromkeys(_UNKNOWN),
+        "waitP50Sec": None if view.details is None else view.details.wait_p50_sec,
+        "waitP90Sec": None if view.details is None else view.details.wait_p90_sec,
         "refusedOriginChecks": _refused_origins(view.details),
         "site": {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None},
         "recovering": view.is_recovering,
@@ -84,7 +86,7 @@ def _rules_json(
     """Rules with the checks that they decided (ENG-203); ``hits`` null: not read."""
     if details is None:
         return [{**one, "hits": None, "lastMatchedAt": None} for one in shown]
-    counted = [details.room.rules.get(rule_field(rule), (0, None)) for rule in rules]
+    counted = [details.rules.get(rule_field(rule), (0, None)) for rule in rules]
     return [{**one, "hits": hits, "lastMatchedAt": at} for one, (hits, at) in zip(shown, counted, strict=True)]
 
 

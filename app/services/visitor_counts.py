@@ -29,6 +29,10 @@ class Counted(StrEnum):
     RATE_LIMITED_CHECKS = "rateLimitedChecks"
     REJECTED_TOKENS = "rejectedTokens"
     CHECKS_WITHOUT_URL = "checksWithoutUrl"
+    BLOCKED = "blocked"
+    """Joins that bot protection refused; counted by hour too (ENG-237)."""
+    WARNED = "warned"
+    """Joins that it let through with a warning; counted by hour too."""
 
 
 class RuleKey:

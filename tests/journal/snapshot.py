@@ -12,7 +12,7 @@ from app.infrastructure.valkey import Valkey
 
 FRESH_HEADER = {
     *("epoch", "last_time", "mono", "wall", "offset", "credit", "last_tick", "freed_at", "second", "line_since"),
-    *("head", "removed", "committed", "rescore", "auto_since"),
+    *("head", "removed", "committed", "rescore", "auto_since", "hour_end"),
     *(f"{span}_{what}" for span in ("now", "min") for what in ("joins", "passes", "paid", "freed")),
 }
 """Clocks, counters and credit. Head and removed differ when tickets behind the head left: their sum does not."""

@@ -23,6 +23,7 @@ qm.fn("collect", { "allow-oom" }, function(keys)
   end
   if left == 0 then
     for _, name in ipairs(qm.OF_GENERATION) do names[#names + 1] = g .. name end
+    for _, name in ipairs(qm.OF_STATISTICS) do names[#names + 1] = g .. name end
     redis.call("HDEL", p .. "gc", ended[1])
   else
     redis.call("HSET", p .. "gc", ended[1], left)

@@ -5,7 +5,7 @@
 --   (s; -1 = nobody waits), last ticket, release rate/min, floor mark, seq, committed, W (ms), most slots of one address,
 --   checks without URL, blocked return URLs, last switch by threshold ("opened", "closed" or nil) and its wall ms, phase,
 --   opensAt, drawnAt (wall ms), places in the pre-queue; with detail also: the hash of counts (lib/tallies.lua) as a
---   flat list
+--   flat list, the records of the running hour and of the one before (app/domain/hour_record.py; empty = none)
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: none
 -- Cost: O(1), with removed tickets one BITPOS
@@ -26,6 +26,9 @@ qm.fn("figures", { "no-writes" }, function(keys, args)
     h.wall, qm.slots_top(R), tonumber(counts[1]) or 0, tonumber(counts[2]) or 0, switch[1], switch[2],
     h.phase, h.opens_at, h.drawn_at, qm.places_held(R),
   }
-  if args[1] == "1" then answer[#answer + 1] = redis.call("HGETALL", R.g .. "n") end
+  if args[1] == "1" then
+    answer[#answer + 1] = redis.call("HGETALL", R.g .. "n")
+    for _, record in ipairs(qm.hours_last(R)) do answer[#answer + 1] = record end
+  end
   return answer
 end)

@@ -12,9 +12,11 @@ qm.PLACE_BYTES = 96
 
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
 qm.OF_GENERATION = {
-  "o", "i", "in", "vi", "vip", "x0", "x1", "r", "e", "w", "wb", "u", "ut", "n", "fl", "pu", "a0", "a1", "hx", "ip",
+  "o", "i", "in", "vi", "vip", "x0", "x1", "r", "e", "w", "wb", "u", "ut", "fl", "pu", "a0", "a1", "hx", "ip",
   "ipn", "pn", "hm", "c", "fs",
 }
+-- Those of its statistics, which a rebuild keeps when they are there.
+qm.OF_STATISTICS = { "n", "s", "sh" }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }

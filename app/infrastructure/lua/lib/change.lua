@@ -63,8 +63,9 @@ function qm.room_change(R, changed, light, actor, why, figures)
   local h = R.h
   qm.accrue(h) -- what was earned so far was earned at the old rate
   if h.credit > 1 then h.credit = 1 end
-  local ttl, longest, bound = h.session_ttl, h.session_max, h.session_ip_cap
+  local state, ttl, longest, bound = h.state, h.session_ttl, h.session_max, h.session_ip_cap
   qm.config_to_header(h, changed)
+  qm.hour_state(R, state)
   if h.session_ttl < ttl or h.session_max < longest then h.rescore = 1 end
   if h.session_ip_cap ~= bound then qm.bound_changed(R) end
   qm.config_store(R.p, changed)

@@ -37,6 +37,12 @@ function qm.room_close(R)
   local h = R.h
   if next(R.books) then qm.places_save(R) end
   if R.slots then qm.slots_save(R) end
+  local before = R.depth_before
+  if before and (qm.depth(R) < before or h.active < R.active_before) then
+    qm.hour_peak(qm.hour_open(R), before, R.active_before)
+  end
+  if R.waits then qm.waits_save(R) end
+  if R.hour then qm.hour_save(R) end
   if qm.waiting(h) == 0 then
     h.line_since = 0
   elseif h.line_since == 0 then

@@ -27,12 +27,8 @@ local function restart(R)
   h.min_joins, h.min_passes, h.min_paid, h.min_freed = 0, 0, 0, 0
 end
 
--- Closes the seconds that are over. Costs two commands once a second, nothing otherwise.
-function qm.counters_roll(R)
+local function next_second(R, since, now)
   local h = R.h
-  local now = floor(h.mono / 1000)
-  local since = h.second
-  if now == since then return end
   local watches = h.auto_joins > 0
   if watches then qm.auto_watch(h, h.min_joins + h.now_joins, since + 1) end
   if now - since >= MINUTE then
@@ -50,6 +46,20 @@ function qm.counters_roll(R)
   end
   h.now_joins, h.now_passes, h.now_paid, h.now_freed = 0, 0, 0, 0
   h.second = now
+end
+
+-- Closes the seconds, and the hour, that are over. Costs two commands once a second, nothing otherwise.
+function qm.counters_roll(R)
+  local h = R.h
+  local now = floor(h.mono / 1000)
+  local since = h.second
+  if now == since and h.wall < h.hour_end then return end
+  if now ~= since then
+    qm.hour_count(R)
+    next_second(R, since, now)
+  end
+  qm.hour_turn(R, since)
+  qm.hour_sample(R, since, now)
 end
 
 -- Joins or arrivals of the 60 full seconds before the running one: the number that thresholds are compared with.

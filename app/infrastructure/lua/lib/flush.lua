@@ -23,7 +23,8 @@ local function entry_bytes(f)
   return pack(FORMAT, f.cursor, f.up_to, f.slot_to, f.passed_at, f.pass_end, f.claim_end)
 end
 
-local function entry_of(data)
+-- Entry as a table.
+function qm.flush_entry(data)
   local cursor, up_to, slot_to, passed_at, pass_end, claim_end = unpack_(FORMAT, data)
   return {
     cursor = cursor, up_to = up_to, slot_to = slot_to, passed_at = passed_at, pass_end = pass_end,
@@ -34,41 +35,11 @@ end
 
 -- Flags and door record of ticket n by entry f, and when a tick has to look at it. Where slots per address are bounded
 -- nobody gets one by the flush itself: all stand at the door, which gives slots oldest first as well (ENG-296).
-local function pass_of(R, f, n, flags, seen)
+function qm.flush_pass(R, f, n, flags, seen)
   if n > f.slot_to then
     return flags + FLAG.PAID + (R.h.session_ip_cap > 0 and FLAG.AT_DOOR or 0), f.plain_door, f.pass_end
   end
   return flags + BOTH, f.slot_door, min(f.claim_end, seen + R.absent_ds + 1)
-end
-
--- The flush that ticket n, not written yet, got its pass by; nil = none.
-local function flush_of(R, n)
-  if n > R.h.flush_up_to then return nil end
-  local entries = call("LRANGE", R.g .. "fl", 0, -1)
-  for i = 1, #entries do
-    local f = entry_of(entries[i])
-    if n > f.cursor and n <= f.up_to then return f end
-  end
-  return nil
-end
-
--- What ticket n before the head is whose record `rec` still says WAITING. A pass is written at once.
-function qm.ticket_settle(R, n, rec)
-  local f = flush_of(R, n)
-  if not f then return qm.purged_record(rec) end
-  local flags, door, due = pass_of(R, f, n, byte(rec, 2), qm.seen_of(rec))
-  local k, i = qm.place(n)
-  local head = char(T.PASSED, flags)
-  qm.door_room(R, n)
-  qm.ticket_put(R, n, 0, head)
-  call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, door)
-  qm.deadline_set(R, n, due)
-  if n <= f.slot_to then
-    qm.slot_put(R, rec)
-  elseif R.h.session_ip_cap > 0 then
-    qm.door_enter(R, n)
-  end
-  return head .. sub(rec, 3)
 end
 
 -- Writes the records of at most RUN neighbours after the cursor; returns how many numbers it went.
@@ -80,11 +51,13 @@ local function write_run(R, f, scores)
   local key, door_key = R.g .. "t" .. k, R.g .. "d" .. k
   local block = call("GETRANGE", key, i * TICKET_BYTES, (i + count) * TICKET_BYTES - 1)
   local old_doors = call("GETRANGE", door_key, i * DOOR_BYTES, (i + count) * DOOR_BYTES - 1)
-  local tickets, doors = {}, {}
+  local tickets, doors, waits = {}, {}, qm.waits_of(R)
   for j = 0, count - 1 do
     local at, at_door, n = j * TICKET_BYTES + 1, j * DOOR_BYTES + 1, first + j
     if byte(block, at) == T.WAITING then
-      local flags, door, due = pass_of(R, f, n, byte(block, at + 1), (unpack_("<I4", block, at + 4)))
+      local seen, joined = unpack_("<I4I6", block, at + 4)
+      local flags, door, due = qm.flush_pass(R, f, n, byte(block, at + 1), seen)
+      waits[#waits + 1] = f.passed_at - joined
       tickets[j + 1] = char(T.PASSED, flags) .. sub(block, at + 2, at + TICKET_BYTES - 1)
       doors[j + 1] = door
       if n <= f.slot_to then
@@ -114,7 +87,7 @@ function qm.flush_run(R)
       h.flush_up_to = 0
       break
     end
-    local f, scores = entry_of(data), {}
+    local f, scores = qm.flush_entry(data), {}
     while f.cursor < f.up_to and left > 0 do left = left - write_run(R, f, scores) end
     if #scores > 0 then call("ZADD", R.g .. "e", unpack_table(scores)) end
     if f.cursor < f.up_to then

@@ -7,7 +7,7 @@ qm.HEADER_FIELDS = {
   "passed_ttl", "session_ttl", "session_max", "presence", "ip_cap", "pre_ip_cap", "credit", "last_tick", "active",
   "pending", "passes_out", "flush_up_to", "purge_up_to", "opens_at", "phase", "places", "line_since", "freed_at",
   "second", "now_joins", "now_passes", "now_paid", "now_freed", "min_joins", "min_passes", "min_paid", "min_freed",
-  "rescore", "forgotten", "drawn_at", "session_ip_cap", "spare_4", "spare_5", "auto_joins", "auto_since",
+  "rescore", "forgotten", "drawn_at", "session_ip_cap", "hour_end", "ended", "auto_joins", "auto_since",
 }
 
 local FORMAT = "<dddddddddddddddddddddddddddddddddddddddddddddddddddddddd"
@@ -24,7 +24,7 @@ function qm.header_read(data)
     committed, cfg_ver, created_at, updated_at, state, rate, max_concurrent, passed_ttl, session_ttl, session_max,
     presence, ip_cap, pre_ip_cap, credit, last_tick, active, pending, passes_out, flush_up_to, purge_up_to,
     opens_at, phase, places, line_since, freed_at, second, now_joins, now_passes, now_paid, now_freed, min_joins,
-    min_passes, min_paid, min_freed, rescore, forgotten, drawn_at, session_ip_cap, spare_4, spare_5, auto_joins,
+    min_passes, min_paid, min_freed, rescore, forgotten, drawn_at, session_ip_cap, hour_end, ended, auto_joins,
     auto_since
     = unpack_(FORMAT, data)
   return {
@@ -38,7 +38,7 @@ function qm.header_read(data)
     phase = phase, places = places, line_since = line_since, freed_at = freed_at, second = second,
     now_joins = now_joins, now_passes = now_passes, now_paid = now_paid, now_freed = now_freed,
     min_joins = min_joins, min_passes = min_passes, min_paid = min_paid, min_freed = min_freed, rescore = rescore,
-    forgotten = forgotten, drawn_at = drawn_at, session_ip_cap = session_ip_cap, spare_4 = spare_4, spare_5 = spare_5,
+    forgotten = forgotten, drawn_at = drawn_at, session_ip_cap = session_ip_cap, hour_end = hour_end, ended = ended,
     auto_joins = auto_joins, auto_since = auto_since,
   }
 end
@@ -51,6 +51,6 @@ function qm.header_pack(h)
     h.max_concurrent, h.passed_ttl, h.session_ttl, h.session_max, h.presence, h.ip_cap, h.pre_ip_cap, h.credit,
     h.last_tick, h.active, h.pending, h.passes_out, h.flush_up_to, h.purge_up_to, h.opens_at, h.phase, h.places,
     h.line_since, h.freed_at, h.second, h.now_joins, h.now_passes, h.now_paid, h.now_freed, h.min_joins,
-    h.min_passes, h.min_paid, h.min_freed, h.rescore, h.forgotten, h.drawn_at, h.session_ip_cap, h.spare_4, h.spare_5,
+    h.min_passes, h.min_paid, h.min_freed, h.rescore, h.forgotten, h.drawn_at, h.session_ip_cap, h.hour_end, h.ended,
     h.auto_joins, h.auto_since)
 end

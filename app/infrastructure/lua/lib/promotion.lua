@@ -46,7 +46,7 @@ local function new_walk(R)
     pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
     paid_door = qm.pass_bytes(h.wall, pass_end, claim_end), absent_door = qm.pass_bytes(h.wall, pass_end, 0),
     bounded = h.session_ip_cap > 0,
-    no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds,
+    no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds, waits = qm.waits_of(R),
   }
 end
 
@@ -66,7 +66,9 @@ local function promote(R, walk, n, block, at)
     return nil
   end
   qm.place_change(R, "i", block, at + 14, -1)
-  local seen, scores = unpack_("<I4", block, at + 4), walk.scores
+  local seen, joined = unpack_("<I4I6", block, at + 4)
+  local scores, waits = walk.scores, walk.waits
+  waits[#waits + 1] = h.wall - joined
   local is_absent = seen < walk.seen_limit
   local is_bound = walk.bounded and not is_absent and qm.at_bound(R, block, at + 16)
   if is_absent or is_bound then

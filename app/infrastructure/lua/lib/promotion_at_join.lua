@@ -11,7 +11,7 @@ end
 
 -- Gives new ticket n, for which promote_on_join held, its pass; returns its door as a table.
 function qm.promote_new(R, n, data, at)
-  local h = R.h
+  local h, waits = R.h, qm.waits_of(R)
   local pass_end, claim_end = R.ds + h.passed_ttl * 10, R.ds + qm.claim_ds(h)
   qm.slot_change(R, data, at, 1)
   h.removed = 0
@@ -19,6 +19,7 @@ function qm.promote_new(R, n, data, at)
   R.sums = nil
   h.pending, h.credit = h.pending + 1, h.credit - 1
   h.now_passes, h.now_paid = h.now_passes + 1, h.now_paid + 1
+  waits[#waits + 1] = 0
   local door = {
     passed_at = h.wall, before = 0, pass_end = pass_end, claim_end = claim_end, used = 0, first = 0,
     admitted = 0, seq = 0, key = qm.NO_DOOR_KEY,

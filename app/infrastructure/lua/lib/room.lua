@@ -70,6 +70,7 @@ function qm.room_enter(key, gen, cfg_ver)
   if R then
     R.second_before = R.h.second
     qm.counters_roll(R)
+    R.depth_before, R.active_before = qm.depth(R), R.h.active
   end
   return R, code
 end
