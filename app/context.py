@@ -22,6 +22,7 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
 from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
 from app.services.access import Access
 from app.services.admin_health import AdminHealth
@@ -33,6 +34,7 @@ from app.services.lockout import Lockout
 from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
+from app.services.sites import Sites
 from app.services.tally import Tally
 from app.services.visitor_services import VisitorServices
 from app.services.waiting_page import WaitingPage
@@ -106,7 +108,10 @@ class AppContext:
             postgres=postgres, live=engine_admin, valkey=valkey, prefix=prefix, resync_ms=settings.resync_ms
         )
         commits = CommitWaiter(valkey=valkey, prefix=prefix, jobs=EngineJobs(prefix, loader))
-        room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits)
+        sites = Sites(
+            SiteStore(valkey, prefix, loader), every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms
+        )
+        room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits, sites=sites)
         store = AdminStore(valkey, prefix)
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
         health = AdminHealth(

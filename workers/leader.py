@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
+from app.infrastructure.knock import Knocker, own_ports
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.site_store import SiteStore
 from app.services.activation import Activation
 from app.services.leadership import Leadership
+from app.services.prober import Prober
+from app.services.tuner import Tuner
 from workers.runner import Background
 
 
@@ -36,8 +40,25 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         holder=f"{runtime.instance_id} {runtime.rate_table_name}",
         lease_ms=settings.leader_lease_ms,
     )
-    duties = [Activation(rooms=rooms, engine=EngineAuto(prefix, loader))]
+    engine, sites = EngineAuto(prefix, loader), SiteStore(background.valkey, prefix, loader)
+    duties = (
+        Activation(rooms=rooms, engine=engine),
+        Prober(
+            rooms=rooms,
+            knocker=_knocker(background),
+            store=sites,
+            every_ms=settings.mesh_knock_ms,
+            instance=runtime.instance_id,
+        ),
+        Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
+    )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
+
+
+def _knocker(background: Background) -> Knocker:
+    settings, runtime = background.settings, background.runtime
+    own = [] if runtime.is_private else own_ports(runtime.valkey_url, runtime.database_url)
+    return Knocker(timeout_ms=settings.mesh_timeout_ms, allow_private=settings.proxy_allow_private, own=own)
 
 
 def _directory(background: Background) -> RoomDirectory:

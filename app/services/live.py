@@ -20,6 +20,7 @@ from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
 from app.domain.principal import Principal
 from app.domain.room import Room
+from app.infrastructure.site_store import SiteShown
 from app.services.admin_health import AdminHealth, Incident
 from app.services.room_details import Details
 from app.services.room_object import RoomView, line_wait, room_object
@@ -40,7 +41,7 @@ log = structlog.get_logger(__name__)
 _shown = attrgetter(
     "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
     "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
-    "checks_without_url", "blocked_return_urls", "top_address_slots",
+    "checks_without_url", "blocked_return_urls", "top_address_slots", "last_switch", "last_switch_at",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
 
@@ -53,6 +54,7 @@ class RoomJson:
     figures: tuple[Any, ...] | None
     stale_since: int | None
     details: Details | None
+    site: SiteShown | None
     text: str
 
     def is_of(self, view: RoomView, figures: tuple[Any, ...] | None) -> bool:
@@ -62,6 +64,7 @@ class RoomJson:
             and self.figures == figures
             and self.stale_since == view.stale_since
             and self.details == view.details
+            and self.site == view.site
         )
 
 
@@ -305,7 +308,7 @@ async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson]) -> dict
         figures = None if view.figures is None else _shown(view.figures)
         known = before.get(view.room.id)
         if known is None or not known.is_of(view, figures):
-            known = RoomJson(view.room, figures, view.stale_since, view.details, _dump(room_object(view)))
+            known = RoomJson(view.room, figures, view.stale_since, view.details, view.site, _dump(room_object(view)))
             made += 1
             if made % YIELD_EVERY == 0:
                 await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from app.domain.estimate import estimated_wait_sec
 from app.domain.room import Room, RoomState, UrlRule
 from app.domain.room_fields import settings_json
 from app.infrastructure.engine_results import RoomFigures
+from app.infrastructure.site_store import SiteShown
 from app.services.room_details import Details
 from app.services.visitor_counts import rule_field
 
@@ -42,6 +43,8 @@ class RoomView:
     stale_since: int | None = None
     details: Details | None = None
     """None: never read."""
+    site: SiteShown | None = None
+    """None: not knocked at, or not lately."""
 
     @property
     def is_recovering(self) -> bool:
@@ -70,7 +73,7 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "waitP50Sec": None if view.details is None else view.details.wait_p50_sec,
         "waitP90Sec": None if view.details is None else view.details.wait_p90_sec,
         "refusedOriginChecks": _refused_origins(view.details),
-        "site": {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None},
+        "site": _site_json(view.site),
         "recovering": view.is_recovering,
         "stale": view.stale_since is not None,
     }
@@ -123,6 +126,21 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
         "checksWithoutUrl": figures.checks_without_url,
         "blockedReturnUrls": figures.blocked_return_urls,
         "topAddressSlots": figures.top_address_slots,
+    }
+
+
+_SITE_STATES: Final = {None: "unknown", True: "up", False: "down"}
+
+
+def _site_json(site: SiteShown | None) -> dict[str, Any]:
+    """How the site answers its knocks (ADM-119)."""
+    if site is None:
+        return {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None}
+    return {
+        "status": _SITE_STATES[site.is_up],
+        "checkedAt": site.checked_at,
+        "httpStatus": site.http_status,
+        "ms": site.ms,
     }
 
 

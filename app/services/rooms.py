@@ -24,6 +24,7 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
 from app.services.room_details import RoomDetails
 from app.services.room_object import RoomView, room_object
+from app.services.sites import Sites
 
 TRIES: Final = 3
 """How often an upsert starts again because the room came or went in between."""
@@ -81,11 +82,15 @@ class Deleted:
 class RoomService:
     """Use cases on whole rooms. ``actor`` is the name written into the journal."""
 
-    def __init__(self, *, engine: EngineAdmin, rooms: RoomDirectory, commits: CommitWaiter) -> None:
+    def __init__(
+        self, *, engine: EngineAdmin, rooms: RoomDirectory, commits: CommitWaiter, sites: Sites | None = None
+    ) -> None:
+        """``sites``: how sites answer; None: it is not told."""
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
         self._details = RoomDetails(engine)
+        self._sites = sites
         self._last: dict[RoomId, RoomFigures] = {}
         self._stale_since: int | None = None
 
@@ -99,6 +104,7 @@ class RoomService:
             raise StorageUnavailable
         try:
             figures = await self._details.figures([room.id for room in rooms]) if rooms else {}
+            await self._look_at_sites(rooms)
         except StorageUnavailable:
             self._stale_since = self._stale_since or wall_ms()
             return [self._stale(room, self._stale_since) for room in rooms]
@@ -112,6 +118,7 @@ class RoomService:
             raise NoRoom
         try:
             figures = (await self._details.figures([room.id], fresh=True)).get(room.id)
+            await self._look_at_sites([room])
         except StorageUnavailable:
             return self._stale(room, self._stale_since or wall_ms())
         return await self._seen(room, figures)
@@ -239,7 +246,12 @@ class RoomService:
         return RoomView(room, self._last.get(room.id), since, self._details.of(room.id))
 
     async def _seen(self, room: Room, figures: RoomFigures | None) -> RoomView:
-        return RoomView(await self._current(room, figures), figures, details=self._details.of(room.id))
+        site = None if self._sites is None else self._sites.of(room)
+        return RoomView(await self._current(room, figures), figures, details=self._details.of(room.id), site=site)
+
+    async def _look_at_sites(self, rooms: Sequence[Room]) -> None:
+        if self._sites is not None:
+            await self._sites.refresh(rooms)
 
     async def _current(self, room: Room, figures: RoomFigures | None) -> Room:
         """The copy, read anew when the figures show that it is old."""
