@@ -40,6 +40,8 @@ class FactType(IntEnum):
     SLOT_RELEASED = 12
     ADMITTED = 13
     ADMISSION_WITHDRAWN = 14
+    RECLAIMED = 15
+    OWNER_REBOUND = 16
     LAPSED = 17
     LEFT = 18
     EJECTED = 19
@@ -116,7 +118,10 @@ class RoomDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """``ip``: readable address as 16 bytes; the others are salted digests. ``net``: as in a ticket record."""
+    """``ip``: readable address as 16 bytes; the others are salted digests. ``net``: as in a ticket record.
+
+    ``from_loose``: further loose fingerprint of a connector's visitor, or b"" (ENG-110).
+    """
 
     ticket: int
     ip: bytes
@@ -125,6 +130,7 @@ class Joined:
     strict: bytes
     loose: bytes
     net: int = 0
+    from_loose: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,29 @@ class AdmissionWithdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """The owner took his session back: it is a pass again, with its slot; its door key is void (ENG-156)."""
+
+    ticket: int
+    pass_end: int
+    claim_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRebound:
+    """Fingerprints of a ticket, or with ``ticket`` 0 of a place, from now on (ENG-108).
+
+    ``from_loose``: its further one from now on, b"" = as before (ENG-110).
+    """
+
+    ticket: int
+    strict: bytes
+    loose: bytes
+    from_loose: bytes = b""
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Lapsed:
     """Passes or sessions that ended by time."""
 
@@ -250,6 +279,8 @@ FactBody = (
     | SlotReleased
     | Admitted
     | AdmissionWithdrawn
+    | Reclaimed
+    | OwnerRebound
     | Lapsed
     | Left
     | Ejected
@@ -257,6 +288,7 @@ FactBody = (
 )
 
 HEAD: Final = struct.Struct("<BBQ")
+_DIGEST: Final = 16
 _JOINED: Final = struct.Struct("<I16sH8s16s16s16s")
 """ticket, ip, net, address, cookie, strict, loose: from ``net`` on the bytes of a ticket record."""
 _JOIN_WITHDRAWN: Final = struct.Struct("<IQ")
@@ -264,6 +296,8 @@ _PROMOTED: Final = struct.Struct("<BQQ")
 _FLUSHED: Final = struct.Struct("<IB")
 """Tickets, runs: behind the ends of a promotion by flush; the actor follows the runs."""
 _RUN: Final = struct.Struct("<IIB")
+_RECLAIMED: Final = struct.Struct("<IQQ")
+_OWNER_REBOUND: Final = struct.Struct("<I16s16s")
 _PURGED: Final = struct.Struct("<III")
 _ADMITTED: Final = struct.Struct("<IB16sQ")
 _ADMISSION_WITHDRAWN: Final = struct.Struct("<IQBQQQ")
@@ -365,8 +399,8 @@ def _decode_updated(body: bytes) -> RoomUpdated:
 
 
 def _decode_joined(body: bytes) -> Joined:
-    ticket, ip, net, address, cookie, strict, loose = _JOINED.unpack(body)
-    return Joined(ticket, ip, address, cookie, strict, loose, net)
+    ticket, ip, net, address, cookie, strict, loose = _JOINED.unpack_from(body)
+    return Joined(ticket, ip, address, cookie, strict, loose, net, _digest_behind(body, _JOINED.size))
 
 
 def _encode_withdrawn(fact: JoinWithdrawn) -> bytes:
@@ -415,6 +449,27 @@ def _decode_ejected(body: bytes) -> Ejected:
     return Ejected(ticket, was, body[5:].decode())
 
 
+def _digest_behind(body: bytes, size: int) -> bytes:
+    """The digest that may follow the first ``size`` bytes."""
+    if len(body) - size not in (0, _DIGEST):
+        raise ValueError("no digest")
+    return body[size:]
+
+
+def _encode_rebound(fact: OwnerRebound) -> bytes:
+    """The place of a pre-queue stands behind a 0, which is no ticket."""
+    body = _OWNER_REBOUND.pack(fact.ticket, fact.strict, fact.loose)
+    return body + (fact.from_loose if fact.ticket else fact.place.to_bytes(4, "little"))
+
+
+def _decode_rebound(body: bytes) -> OwnerRebound:
+    ticket, strict, loose = _OWNER_REBOUND.unpack_from(body)
+    if ticket:
+        return OwnerRebound(ticket, strict, loose, _digest_behind(body, _OWNER_REBOUND.size))
+    (place,) = _tickets(body[_OWNER_REBOUND.size :])
+    return OwnerRebound(0, strict, loose, place=place)
+
+
 def _decode_purged(body: bytes) -> Purged:
     up_to, waiting, pre_queue = _PURGED.unpack_from(body)
     return Purged(up_to, waiting, pre_queue, body[_PURGED.size :].decode())
@@ -436,6 +491,8 @@ _TYPE_OF: Final[dict[type, FactType]] = {
     SlotReleased: FactType.SLOT_RELEASED,
     Admitted: FactType.ADMITTED,
     AdmissionWithdrawn: FactType.ADMISSION_WITHDRAWN,
+    Reclaimed: FactType.RECLAIMED,
+    OwnerRebound: FactType.OWNER_REBOUND,
     Lapsed: FactType.LAPSED,
     Left: FactType.LEFT,
     Ejected: FactType.EJECTED,
@@ -446,7 +503,9 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.ROOM_CREATED: _encode_created,
     FactType.ROOM_UPDATED: _encode_updated,
     FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor}),
-    FactType.JOINED: lambda f: _JOINED.pack(f.ticket, f.ip, f.net, f.address, f.cookie, f.strict, f.loose),
+    FactType.JOINED: lambda f: (
+        _JOINED.pack(f.ticket, f.ip, f.net, f.address, f.cookie, f.strict, f.loose) + f.from_loose
+    ),
     FactType.SCHEDULED: doors.encode_scheduled,
     FactType.PREJOINED: doors.encode_prejoined,
     FactType.DRAW_BEGUN: doors.encode_draw_begun,
@@ -460,6 +519,8 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.ADMISSION_WITHDRAWN: lambda f: _ADMISSION_WITHDRAWN.pack(
         f.ticket, f.admitted_seq, f.flags, f.passed_at, f.pass_end, f.claim_end
     ),
+    FactType.RECLAIMED: lambda f: _RECLAIMED.pack(f.ticket, f.pass_end, f.claim_end),
+    FactType.OWNER_REBOUND: _encode_rebound,
     FactType.LAPSED: lambda f: bytes([f.why]) + _encode_tickets(f.tickets),
     FactType.LEFT: _encode_left,
     FactType.EJECTED: lambda f: struct.pack("<IB", f.ticket, f.was) + f.actor.encode(),
@@ -482,6 +543,8 @@ _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
     FactType.SLOT_RELEASED: lambda b: SlotReleased(b[0], _tickets(b[1:])),
     FactType.ADMITTED: lambda b: Admitted(*_ADMITTED.unpack(b)),
     FactType.ADMISSION_WITHDRAWN: lambda b: AdmissionWithdrawn(*_ADMISSION_WITHDRAWN.unpack(b)),
+    FactType.RECLAIMED: lambda b: Reclaimed(*_RECLAIMED.unpack(b)),
+    FactType.OWNER_REBOUND: _decode_rebound,
     FactType.LAPSED: lambda b: Lapsed(b[0], _tickets(b[1:])),
     FactType.LEFT: _decode_left,
     FactType.EJECTED: _decode_ejected,

@@ -25,9 +25,11 @@ from app.domain.facts import (
     JoinWithdrawn,
     Lapsed,
     Left,
+    OwnerRebound,
     Promoted,
     PromotedBy,
     Purged,
+    Reclaimed,
     Released,
     RoomCreated,
     RoomDeleted,
@@ -51,6 +53,8 @@ JournalRow = Sequence[Any]
 
 JOINED_BODY: Final = 62
 """Bytes of a journaled ``joined``: ticket u32, net u16, address 8, cookie 16, strict 16, loose 16."""
+_WITH_FROM: Final = JOINED_BODY + 16
+"""The same with a further loose fingerprint behind (ENG-110)."""
 
 _TICKET_HEAD: Final = struct.Struct("<BBBxIIH")
 _NO_KEY: Final = bytes(16)
@@ -62,7 +66,9 @@ _OWN: Final = Flag.FROM_PRE_QUEUE | Flag.HAS_FROM
 _WAITING: Final = re.compile(rb"\x01+")
 _RANGES: Final = 16
 """Purges whose numbers are remembered (lua/lib/purge.lua)."""
-_GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD
+_GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD | Flag.HAS_FROM
+_PRINTS: Final = TICKET_BYTES - 32
+"""Where strict and loose fingerprint of a ticket record begin."""
 
 
 _PLACE_AT, _PLACE_BYTES = 14, 10
@@ -101,6 +107,8 @@ class RoomFold:
     head: int = 0
     purges: list[tuple[int, int]] = field(default_factory=list)
     """First and last number of the lines that were purged, the latest of them. Their records still say WAITING."""
+    froms: dict[int, bytes] = field(default_factory=dict)
+    """Ticket → further loose fingerprint (ENG-110)."""
     tickets: bytearray = field(default_factory=bytearray)
     """Ticket records from number 1 on, whole chunks."""
     doors: bytearray = field(default_factory=bytearray)
@@ -116,7 +124,7 @@ class RoomFold:
             if seq != self.seq + 1:
                 raise BrokenJournal(f"fact {self.seq + 1} is missing, next is {seq}")
             if kind == joined:
-                if len(body) != JOINED_BODY or not 1 <= lv <= LOG_VERSION:
+                if len(body) not in (JOINED_BODY, _WITH_FROM) or not 1 <= lv <= LOG_VERSION:
                     raise UnknownFact(f"fact {seq}: joined, lv {lv}, {len(body)} bytes")
                 self._join(at, body)
             elif kind == prejoined:
@@ -178,6 +186,10 @@ class RoomFold:
                 self._finish(fact.ticket, TicketState.WITHDRAWN, Why.NONE)
             case AdmissionWithdrawn():
                 self._withdraw_admission(fact)
+            case Reclaimed():
+                self._reclaim(seq, fact)
+            case OwnerRebound():
+                self._rebind(fact)
             case Ejected():
                 self._eject(fact.ticket)
             case Purged():
@@ -258,8 +270,11 @@ class RoomFold:
         place = (n - 1) * TICKET_BYTES
         if place >= len(self.tickets):
             self._grow(self.tickets, n, TICKET_BYTES)
-        head = _TICKET_HEAD.pack(TicketState.WAITING, 0, 0, self.now_ds, at & 0xFFFFFFFF, at >> 32)
-        self.tickets[place : place + TICKET_BYTES] = head + body[4:]
+        flags = 0
+        if len(body) == _WITH_FROM:
+            flags, self.froms[n] = Flag.HAS_FROM, body[JOINED_BODY:]
+        head = _TICKET_HEAD.pack(TicketState.WAITING, flags, 0, self.now_ds, at & 0xFFFFFFFF, at >> 32)
+        self.tickets[place : place + TICKET_BYTES] = head + body[4:JOINED_BODY]
         self.last_ticket = max(self.last_ticket, n)
 
     def _grow(self, records: bytearray, n: int, size: int) -> None:
@@ -341,15 +356,44 @@ class RoomFold:
         cleared = door._replace(used_at=0, first_admitted=first, admitted=0, admission_seq=0, door=_NO_KEY)
         self._put_door(fact.ticket, cleared._replace(pass_end=pass_end, claim_end=claim_end))
 
+    def _reclaim(self, seq: int, fact: Reclaimed) -> None:
+        """The void key's digest stays: who presents it is told what happened."""
+        place = self._known(fact.ticket)
+        flags = self.tickets[place + 1] & (_OWN | Flag.ADMITTED_ONCE)
+        self.tickets[place : place + 2] = bytes((TicketState.PASSED, flags | Flag.SLOT | Flag.PAID))
+        door = self.door(fact.ticket)._replace(
+            before=0,
+            pass_end=self.ds(fact.pass_end),
+            claim_end=self.ds(fact.claim_end),
+            used_at=0,
+            admitted=0,
+            admission_seq=seq & 0xFFFFFFFF,
+        )
+        self._put_door(fact.ticket, door)
+
+    def _rebind(self, fact: OwnerRebound) -> None:
+        if fact.place:
+            if not self.pre_queue.is_known(fact.place):
+                raise BrokenJournal(f"place {fact.place} was never given")
+            self.pre_queue.rebind(fact.place, fact.strict + fact.loose)
+            return
+        place = self._known(fact.ticket)
+        self.tickets[place + _PRINTS : place + TICKET_BYTES] = fact.strict + fact.loose
+        if fact.from_loose:
+            self.tickets[place + 1] |= Flag.HAS_FROM
+            self.froms[fact.ticket] = fact.from_loose
+
     def _finish(self, n: int, state: TicketState, why: int) -> None:
         place = self._known(n)
         self.tickets[place] = state
         self.tickets[place + 1] &= ~_GONE_WITH_THE_TICKET & 0xFF
         self.tickets[place + 2] = why
+        self.froms.pop(n, None)
 
     def _eject(self, n: int) -> None:
         """An ejected ticket keeps its number and owner, and no times (ENG-243)."""
         place = self._known(n)
+        self.froms.pop(n, None)
         self.tickets[place : place + 4] = bytes((TicketState.EJECTED, 0, Why.EJECTED, 0))
         self.tickets[place + 8 : place + 14] = bytes(6)
         at = (n - 1) * DOOR_BYTES

@@ -89,6 +89,11 @@ class DoorsFold:
             self.live -= 1
         return number
 
+    def rebind(self, place: int, prints: bytes) -> None:
+        """The fingerprints of a place's holder from now on."""
+        end = (place - 1) * PLACE_BYTES + TICKET_BYTES
+        self.records[end - len(prints) : end] = prints
+
     def purge(self) -> None:
         """Everybody in the pre-queue is dropped; the numbers of a running draw go with the line."""
         self.purged, self.live = self.places, 0

@@ -28,7 +28,8 @@ Write = tuple[str, Any] | tuple[str, int, bytes]
 ``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
 ``("in"|"ipn", [(/48 4, entries), …])`` · ``("x0"|"x1", [(address 8, leaves), …])`` ·
 ``("vi"|"vip", [place that goes on counting, …])`` · ``("u"|"ut", [(address 8, slots), …])`` ·
-``("e", [(n, ds), …])`` · ``("w", [n, …])`` · ``("pu", [first and last number as 8 bytes, …])``."""
+``("e", [(n, ds), …])`` · ``("w", [n, …])`` · ``("f", [(n, digest 16), …])`` ·
+``("pu", [first and last number as 8 bytes, …])``."""
 
 MEMBERS: Final = 2000
 """Members of a hash or sorted set in one write: about 2 ms of the live store."""
@@ -104,6 +105,7 @@ class RoomImage:
         yield from _slices("ut", iter([entry for entry in slots.items() if entry[1] > 1]))
         yield from _slices("e", iter(self.deadlines.items()))
         yield from _slices("w", iter(self.at_door))
+        yield from _slices("f", iter(self.records.froms.items()))
         yield from _slices("pu", (_RANGE.pack(*purge) for purge in self.records.purges))
         for kind, content in self.records.pre_queue.writes():
             if kind == "h":

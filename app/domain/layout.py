@@ -139,15 +139,19 @@ PLACE_LATE: Final = 1
 
 TICKET_BYTES: Final = 72
 TICKET: Final = struct.Struct("<BBBxIIHH8s16s16s16s")
-"""state, flags, why, seen (ds), joinedAt low 32 bits, joinedAt high 16 bits, net, addr, cookie, strict, loose. ``net``
-(ENG-295): 0 for IPv4, else 1 + which /56 of its /48 (0–255, turned by a salted amount); the first four bytes of
-``addr`` are then the digest of the /48, the last four that of the /64."""
+"""state, flags, why, pad, seen (ds), joinedAt low 32 bits, joinedAt high 16 bits, net, addr, cookie, strict, loose.
+
+``net`` (ENG-295): 0 for IPv4, else 1 + which /56 of its /48 (0–255, turned by a salted amount); the first four bytes of
+``addr`` are then the digest of the /48, the last four that of the /64. The pad is the live store's alone: how often the
+owner was bound anew in this minute (lua/lib/binding.lua)."""
 
 DOOR_BYTES: Final = 48
 DOOR: Final = struct.Struct("<IHBxIIIIII16s")
 """passedAt low, passedAt high, before, passEnd, claimEnd, usedAt, firstAdmitted, admitted (ds each), admission seq,
 door-key hash. ``before`` = flags as they were when the running admission took the pass (for its withdrawal).
-``usedAt`` = last passing check: the session ends at min(usedAt + session_ttl, firstAdmitted + session_max)."""
+``usedAt`` = last passing check: the session ends at min(usedAt + session_ttl, firstAdmitted + session_max).
+The pad after ``before`` is the live store's alone: 1 = the session has an entry of its addresses
+(lua/lib/sharing.lua)."""
 
 
 class TicketRecord(NamedTuple):

@@ -79,9 +79,14 @@ class Engine:
         """Get a place, or the one that is held."""
         return self._put("join", room, pack_join(item))
 
-    def status(self, room: Room, proof: Proof, *, told: bool = True, seen: bool = True) -> Awaitable[VisitorView]:
-        """Tell a place. ``told``: the answer delivers a pass; ``seen``: the holder is present."""
-        return self._put("status", room, pack_status(proof, told=told, seen=seen))
+    def status(
+        self, room: Room, proof: Proof, *, told: bool = True, seen: bool = True, bind: bool = False
+    ) -> Awaitable[VisitorView]:
+        """Tell a place. ``told``: the answer delivers a pass; ``seen``: the holder is present.
+
+        ``bind``: the request shows where its owner is now (ENG-108), which an old proof asked about again does not.
+        """
+        return self._put("status", room, pack_status(proof, told=told, seen=seen, bind=bind))
 
     def check(self, room: Room, item: CheckItem) -> Awaitable[CheckAnswer]:
         """Decide one page request at the door."""

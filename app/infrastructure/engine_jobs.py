@@ -27,9 +27,9 @@ LAPSED_TTL_MS: Final = 86_400_000
 
 Write = tuple[Any, ...]
 """One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "pn" | "hm" | "c", byte offset, bytes),
-("o" | "i" | "in" | "u" | "ut" | "x0" | "x1" | "hx" | "ip" | "ipn", [(field, value), …]), ("e", [(ticket, due ds), …]),
-("w", [ticket, …]), ("pu" | "vi" | "vip", [element, …])."""
-_PAIRS: Final = frozenset({"o", "i", "in", "u", "ut", "x0", "x1", "hx", "ip", "ipn", "e"})
+("o" | "i" | "in" | "u" | "ut" | "x0" | "x1" | "hx" | "ip" | "ipn" | "f", [(field, value), …]),
+("e", [(ticket, due ds), …]), ("w", [ticket, …]), ("pu" | "vi" | "vip", [element, …])."""
+_PAIRS: Final = frozenset({"o", "i", "in", "u", "ut", "x0", "x1", "hx", "ip", "ipn", "f", "e"})
 _LISTS: Final = frozenset({"w", "pu", "vi", "vip"})
 
 

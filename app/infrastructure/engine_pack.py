@@ -49,13 +49,16 @@ class Ask(IntEnum):
     TOLD = 2
     SEEN = 4
     COVERED = 8
+    BIND = 16
+    FROM = 32
+    ALIKE = 64
 
 
 _HEAD: Final = struct.Struct("<BBBBII16s")
-_JOIN_BODY: Final = struct.Struct("<16sH8s16s16s16s")
+_JOIN_BODY: Final = struct.Struct("<16sH8s16s16s")
 _VIEW: Final = struct.Struct("<BBBxIIIIIQQ")
 _JOIN: Final = struct.Struct("<BBxxI" + "BBBxIIIIIQQ")
-_CHECK: Final = struct.Struct("<BBxxIII")
+_CHECK: Final = struct.Struct("<BBBxIII")
 
 _STATES: Final = tuple(RoomState)
 _REASONS: Final = tuple(Reason)
@@ -67,8 +70,8 @@ _TICKET_STATES: Final = tuple(TicketState)
 
 def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
     """Head and tail of an item; ``ask``: flags other than LOOSE."""
-    presented, generation, ticket, cookies, strict, loose, doors, handle = proof
-    if loose:
+    presented, generation, ticket, cookies, strict, loose, doors, handle, is_loose_proof = proof
+    if is_loose_proof:
         ask |= 1
     head = _HEAD.pack(presented, ask, len(cookies) >> 4, len(doors) >> 4, generation, ticket, strict)
     return head, loose + cookies + doors + handle
@@ -76,21 +79,21 @@ def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
 
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
-    head, tail = pack_proof(item.proof, 0)
-    _, cookie, address, ip, loose, net, handle = item
-    return head + _JOIN_BODY.pack(ip, net, address, cookie, item.proof.strict, loose) + tail + handle
+    proof, cookie, address, ip, net, handle, from_loose = item
+    head, tail = pack_proof(proof, 32 if from_loose else 0)
+    return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose + handle
 
 
-def pack_status(proof: Proof, *, told: bool, seen: bool) -> bytes:
+def pack_status(proof: Proof, *, told: bool, seen: bool, bind: bool) -> bytes:
     """Item of function status."""
-    head, tail = pack_proof(proof, (2 if told else 0) | (4 if seen else 0))
+    head, tail = pack_proof(proof, (2 if told else 0) | (4 if seen else 0) | (16 if bind else 0))
     return head + tail
 
 
 def pack_check(item: CheckItem) -> bytes:
     """Item of function check."""
-    proof, covered, door, via, arrival = item
-    head, tail = pack_proof(proof, 8 if covered else 0)
+    proof, covered, door, via, arrival, is_alike = item
+    head, tail = pack_proof(proof, (8 if covered else 0) | (64 if is_alike else 0))
     return b"%b%c%b%b%b" % (head, via, door, arrival, tail)
 
 
@@ -166,8 +169,9 @@ def unpack_checks(reply: Sequence[Any]) -> list[CheckAnswer]:
             mark(epoch, seq),
             base + ends * 100 if ends else 0,
             now,
+            shared == 1,
         )
-        for verdict, reason, ticket, seq, ends in _CHECK.iter_unpack(common.packed)
+        for verdict, reason, shared, ticket, seq, ends in _CHECK.iter_unpack(common.packed)
     ]
 
 

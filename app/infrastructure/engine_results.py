@@ -41,6 +41,8 @@ class Reason(IntEnum):
     AT_CAPACITY = 8
     SESSION_ELSEWHERE = 9
     BAD_TOKEN = 10
+    RECLAIMED = 11
+    """Of a join that took a session back from another browser (ENG-156)."""
 
     @property
     def word(self) -> str:
@@ -110,11 +112,13 @@ class Proof(NamedTuple):
     strict: bytes
     """Strict fingerprint, 16 bytes."""
     loose: bytes
-    """Loose fingerprint, 16 bytes, or b"" where it is not allowed to prove anything."""
+    """Loose fingerprint, 16 bytes."""
     doors: bytes = b""
     """0–4 digests of presented door keys."""
     handle: bytes = b""
     """The 16 bytes of the handle, with HANDLE only."""
+    is_loose_proof: bool = False
+    """The loose fingerprint may prove something (ENG-104)."""
 
 
 class JoinItem(NamedTuple):
@@ -125,11 +129,11 @@ class JoinItem(NamedTuple):
     cookie: bytes
     address: bytes
     ip: bytes
-    loose_new: bytes
-    """Loose fingerprint to store with a new ticket, 16 bytes (computed also where it may not prove)."""
     net: int = 0
     handle: bytes = b""
     """16 random bytes for a place in the pre-queue; needed where the room's copy has an opening time."""
+    from_loose: bytes = b""
+    """Further loose fingerprint that came signed with the join (ENG-110), 16 bytes or none."""
 
 
 class CheckItem(NamedTuple):
@@ -141,6 +145,8 @@ class CheckItem(NamedTuple):
     via: Via
     arrival: bytes = bytes(16)
     """Digests of address and client (fingerprint.arrival), by which arrivals are counted while the queue is off."""
+    is_alike: bool = False
+    """Visitors of this peer cannot be told apart by their address (ENG-298)."""
 
 
 class Schedule(NamedTuple):
@@ -200,6 +206,8 @@ class CheckAnswer(NamedTuple):
     seq: int
     session_expires_at: int
     now: int
+    is_shared: bool = False
+    """Queued because too many addresses use the session (ENG-298)."""
 
 
 class LeaveAnswer(NamedTuple):

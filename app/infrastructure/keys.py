@@ -107,6 +107,14 @@ class RoomKeys:
         """List: first and last number of the lines that were purged, the latest of them."""
         return f"{self.base}{gen}:pu"
 
+    def froms(self, gen: int) -> str:
+        """Hash: ticket number → further loose fingerprint of its owner (ENG-110)."""
+        return f"{self.base}{gen}:f"
+
+    def shared(self, gen: int) -> str:
+        """Hash: ticket number → addresses that use its session, when they are not that of the join (ENG-298)."""
+        return f"{self.base}{gen}:sa"
+
     def at_door(self, gen: int) -> str:
         """Sorted set: ticket number → ticket number of holders who stand at the door."""
         return f"{self.base}{gen}:w"

@@ -20,7 +20,7 @@ from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Re
 from app.services.commit import CommitWaiter, committed_or_undone
 from app.services.visitor import REASONS, needs_location, state_json
 from app.services.visitor_counts import Counted, VisitorCounts
-from app.services.visitor_proof import Identifier, SecretMaker, Visitor, loose_fingerprint
+from app.services.visitor_proof import Identifier, SecretMaker, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer
 
@@ -85,7 +85,6 @@ class JoinService:
             cookie=digests.cookie(session),
             address=address,
             ip=visitor.client.packed,
-            loose_new=loose_fingerprint(room, visitor),
             net=net,
         )
         answer = await self._engine.join(room.room, item)

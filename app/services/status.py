@@ -72,7 +72,7 @@ class StatusService:
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
-        view = await self._engine.status(room.room, identity.proof, told=changes, seen=changes)
+        view = await self._engine.status(room.room, identity.proof, told=changes, seen=changes, bind=changes)
         generation = identity.proof.generation
         cookies: list[bytes] = []
         token, extra = identity.token, b""

@@ -111,7 +111,7 @@ class StreamOpener:
         identity = self._identifier.identify(room, visitor, wall_ms())
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
-        view = await self._engine.status(room.room, identity.proof, told=False, seen=seen)
+        view = await self._engine.status(room.room, identity.proof, told=False, seen=seen, bind=seen)
         generation = identity.proof.generation
         if not holds_ticket(view):
             state = state_json(room, view, generation=generation, location=room.destination(return_url))

@@ -156,11 +156,6 @@ def _with_session(visitor: Visitor, value: str) -> Visitor:
     return Visitor(visitor.client, visitor.agent, visitor.tokens, (value,), visitor.doors)
 
 
-def loose_fingerprint(room: VisitorRoom, visitor: Visitor) -> bytes:
-    """The loose fingerprint, also where it may prove nothing: it is stored with a new ticket."""
-    return fingerprints(room.digests, visitor.client, visitor.agent)[1]
-
-
 def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> Proof:
     """Digests of what was presented."""
     digests, client, sessions, doors = room.digests, visitor.client, visitor.sessions, visitor.doors
@@ -171,6 +166,7 @@ def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Cl
         0 if claims is None else claims.ticket,
         b"".join(map(digests.cookie, sessions[:MAX_SESSIONS])) if sessions else b"",
         strict,
-        loose if client.declared else b"",
+        loose,
         b"".join(map(digests.door, doors[:MAX_DOORS])) if doors else b"",
+        is_loose_proof=client.declared,
     )

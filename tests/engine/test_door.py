@@ -82,7 +82,7 @@ async def test_it_lets_the_cookie_owner_in_without_a_key_for_ten_seconds(world: 
     await world.create(rate_per_minute=60)
     (browser,) = await world.joined()
     await world.check(browser)
-    parallel = Browser(ticket=1, cookies=browser.cookies)
+    parallel = Browser(ticket=1, cookies=browser.cookies, network=browser.name)
     by_print = Browser(ticket=1, network=browser.name)
 
     soon = await world.check(parallel)

@@ -32,7 +32,7 @@ async def test_it_accepts_cookie_then_strict_then_loose_proof(world: World) -> N
     strict = Browser(ticket=1, network=owner.name, cookies=["wrong"])
     wrong = Browser(ticket=1, cookies=["wrong"])
 
-    views = [await world.status(b) for b in (cookie, strict, wrong)]
+    views = [await world.status(b, seen=False) for b in (cookie, strict, wrong)]
 
     assert [view.state for view in views] == [ViewState.WAITING, ViewState.WAITING, ViewState.GONE]
     assert [view.owner_by_cookie for view in views] == [True, False, False]
@@ -45,7 +45,7 @@ async def test_it_accepts_the_loose_proof_only_when_it_is_given(world: World) ->
     proof = Browser(ticket=1, network=owner.name, loose=True).proof()
     edge = Browser(ticket=1).proof()
 
-    with_loose = await world.engine.status(world.room, type(proof)(2, 1, 1, b"", edge.strict, proof.loose))  # type: ignore[arg-type]
+    with_loose = await world.engine.status(world.room, proof._replace(strict=edge.strict))
     without = await world.engine.status(world.room, edge)
 
     assert (with_loose.state, without.state) == (ViewState.WAITING, ViewState.GONE)

@@ -58,6 +58,10 @@ class Browser:
     network: str | None = None
     loose: bool = False
     refused: bool = False
+    seen_from: str | None = None
+    """Network by which a connector saw him, handed over with the join."""
+    alike: bool = False
+    """He cannot be told apart by his address."""
     handle: bytes = b""
     """Of its place in the pre-queue; presented while it has no ticket."""
 
@@ -78,9 +82,10 @@ class Browser:
             self.ticket if valid else 0,
             b"".join(digest("cookie" + c) for c in self.cookies),
             digest("strict" + network),
-            digest("loose" + network) if self.loose else b"",
+            digest("loose" + network),
             b"".join(digest("door" + d) for d in self.doors),
             self.handle if presented is Presented.HANDLE else b"",
+            self.loose,
         )
 
 
@@ -129,9 +134,9 @@ class World:
             digest("cookie" + fresh),
             address,
             digest("ip" + browser.name),
-            digest("loose" + (browser.network or browser.name)),
             net,
             digest("handle" + fresh) if self.room.config.opens_at else b"",
+            digest("loose" + browser.seen_from) if browser.seen_from else b"",
         )
         answer = await self.engine.join(self.room, item)
         if answer.code == 1 and answer.view is not None and not answer.view.ticket:
@@ -151,13 +156,13 @@ class World:
         return browsers
 
     async def status(self, browser: Browser, *, told: bool = True, seen: bool = True) -> VisitorView:
-        return await self.engine.status(self.room, browser.proof(), told=told, seen=seen)
+        return await self.engine.status(self.room, browser.proof(), told=told, seen=seen, bind=seen)
 
     async def check(self, browser: Browser, *, covered: bool = True, via: Via = Via.DIRECT) -> CheckAnswer:
         """Check a page; the browser keeps the door key when it is admitted."""
         key = f"{browser.name}/key/{next(_names)}"
         came = browser.place()[0] + digest("loose" + (browser.network or browser.name), 8)
-        item = CheckItem(browser.proof(), covered, digest("door" + key), via, came)
+        item = CheckItem(browser.proof(), covered, digest("door" + key), via, came, browser.alike)
         answer = await self.engine.check(self.room, item)
         if answer.verdict == 4:
             browser.doors = [key]

@@ -46,14 +46,14 @@ def newcomer(who: object, *, address: object = None) -> JoinItem:
     )
     strict, loose = digest("strict", who), digest("loose", who)
     return JoinItem(
-        Proof(Presented.NONE, 0, 0, b"", strict, b""), digest("cookie", who), place, digest("ip", who), loose, net
+        Proof(Presented.NONE, 0, 0, b"", strict, loose), digest("cookie", who), place, digest("ip", who), net
     )
 
 
 def holder(who: object, ticket: int, gen: int = 1, doors: bytes = b"") -> Proof:
     """Proof of the visitor who joined as ``newcomer(who)``."""
     strict = digest("strict", who)
-    return Proof(Presented.VALID, gen, ticket, digest("cookie", who), strict, b"", doors)
+    return Proof(Presented.VALID, gen, ticket, digest("cookie", who), strict, digest("loose", who), doors)
 
 
 def door_of(who: object) -> bytes:

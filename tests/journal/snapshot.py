@@ -29,6 +29,7 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
     tickets = await _records(valkey, keys.tickets, gen, last, TICKET_BYTES)
     doors = await _records(valkey, keys.doors, gen, last, DOOR_BYTES)
     owners = await _hash(valkey, keys.owners(gen))
+    froms = await _hash(valkey, keys.froms(gen))
     addresses = await _hash(valkey, keys.addresses(gen))
     networks = await _hash(valkey, keys.networks(gen))
     due = await valkey.execute("ZRANGE", keys.deadlines(gen), 0, -1)
@@ -39,6 +40,7 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "tickets": records,
         "doors": [DoorRecord.unpack(data) for data in doors],
         "owners": owners,
+        "froms": froms,
         "addresses": addresses,
         "networks": networks,
         "slots": await _hash(valkey, keys.slots(gen)),

@@ -14,7 +14,7 @@ from app.domain.automation import AutoActivate
 from app.domain.layout import pack_header, unpack_header
 from app.infrastructure.engine_auto import Overtaken, Switched, Tuning
 from app.infrastructure.engine_errors import RoomFenced
-from app.infrastructure.engine_results import Reason, Verdict, ViewState
+from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewState
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.postgres import Postgres
 from tests.journal.folds import assert_checkpoints_agree
@@ -239,6 +239,7 @@ class Chance:
             + ["status"] * 3
             + ["check"] * 6
             + ["leave", "leave", "churn", "eject", "undo_join", "undo_admission", "update", "flush", "purge"]
+            + ["move", "reclaim", "hand_over"]
             + ["advance"] * 4
             + ["switch", "tune"]
         )
@@ -280,6 +281,29 @@ class Chance:
     async def flush(self) -> None:
         if secrets.randbelow(4) == 0:
             await self.house.admin.flush(SHOP, actor="ann")
+
+    async def move(self) -> None:
+        """An owner comes from another network, by his cookie."""
+        if (who := self.pick()) is not None:
+            prints = {"strict": secrets.token_bytes(16), "loose": secrets.token_bytes(16)}
+            proof = holder(who, self.people[who])._replace(**prints)
+            await self.house.engine.status(self.house.rooms["shop"], proof, bind=True)
+
+    async def reclaim(self) -> None:
+        """An owner joins again without his door key."""
+        if (who := self.pick()) is not None:
+            item = newcomer(who)._replace(proof=holder(who, self.people[who]), cookie=secrets.token_bytes(16))
+            answer = await self.house.engine.join(self.house.rooms["shop"], item)
+            if answer.code is JoinCode.CREATED:
+                del self.people[who]  # his new cookie is nobody's here
+
+    async def hand_over(self) -> None:
+        """A join with the fingerprint by which a connector saw the visitor."""
+        who = secrets.randbits(40)
+        item = newcomer(who)._replace(from_loose=secrets.token_bytes(16))
+        answer = await self.house.engine.join(self.house.rooms["shop"], item)
+        if answer.view is not None:
+            self.people[who] = answer.view.ticket
 
     async def purge(self) -> None:
         if secrets.randbelow(4) == 0:

@@ -3,13 +3,14 @@
 -- Args: gen · cfg_ver (0 = any) · then items: head and strict 16 (lib/owner.lua), via u8, new door-key digest 16,
 --   address 8, client 8 (the digest of address and agent), the tail at byte 62
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 16 bytes an item: verdict u8,
---   reason u8, pad 2, ticket u32, seq u32 (0 = nothing to wait for), end of the session u32 (ds)
+--   reason u8, shared u8 (1 = refused by ENG-298), pad, ticket u32, seq u32 (0 = nothing to wait for), end of the session u32 (ds)
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
--- Facts: admitted
+-- Facts: admitted, owner_rebound
 -- Cost: O(1) an item
 
 local TAIL = 62
 local GRACE_DS = 100
+local VOUCHED = 2 -- Via of engine_results.py
 
 local byte, band, sub, pack, concat
 qm.bind(function() byte, band, sub, pack, concat = string.byte, bit.band, string.sub, struct.pack, table.concat end)
@@ -18,6 +19,13 @@ local T, P, REASON, FLAG, ASK, VERDICT = qm.T, qm.PRESENTED, qm.REASON, qm.FLAG,
 
 local function answer(verdict, reason, n, seq, ends)
   return pack("<BBxxI4I4I4", verdict, reason, n or 0, seq or 0, ends or 0)
+end
+
+local SHARED = "\0\9\1\0\0\0\0\0\0\0\0\0\0\0\0\0" -- queue, session_elsewhere, shared
+
+-- Address of the visitor, or nil while visitors cannot be told apart.
+local function address_of(item)
+  return band(byte(item, 2), ASK.ALIKE) == 0 and sub(item, 46, 53) or nil
 end
 
 local function queue(reason)
@@ -40,12 +48,21 @@ local function find(R, item)
   if presented == P.HANDLE then
     local p, place
     n, p, place = qm.handle_find(R, item, TAIL)
-    if p then return nil, place_reason(R, p, place) end
+    if p then
+      if qm.prove(item, TAIL, place) == 2 then qm.bind_place(R, p, place, item, TAIL) end
+      return nil, place_reason(R, p, place)
+    end
     if not n then return nil, REASON.EXPIRED end
   end
   local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
   if not rec then return nil, qm.reason_missing(R, n) end
-  return n, rec, qm.prove(item, TAIL, rec)
+  local proof = qm.prove(item, TAIL, rec)
+  if byte(item, 29) == VOUCHED then
+    if proof == 0 and qm.from_of(R, n, rec) == sub(item, TAIL, TAIL + 15) then proof = 1 end
+  elseif proof == 2 and qm.is_live(byte(rec, 1)) then
+    rec = qm.bind_owner(R, n, rec, 2, item, TAIL, "")
+  end
+  return n, rec, proof
 end
 
 -- An answer that rests on an admission which is not committed yet waits for it like the admission itself.
@@ -55,11 +72,14 @@ local function session(R, n, door, verdict)
   return answer(verdict, 0, n, door.seq > R.h.committed and door.seq or 0, qm.session_end(R.h, door))
 end
 
-local function check_session(R, n, item, proof, verdict)
+local function check_session(R, n, rec, item, proof, verdict)
   local door = qm.door_get(R, n)
   local over = R.ds >= qm.session_end(R.h, door)
   local holds = qm.has_door_key(item, TAIL, door.key)
-  if not over and holds then return session(R, n, door, verdict) end
+  if not over and holds then
+    if not qm.session_shared(R, n, rec, door, address_of(item)) then return SHARED end
+    return session(R, n, door, verdict)
+  end
   if proof == 0 then return queue(REASON.BAD_TOKEN) end
   if over then return queue(REASON.EXPIRED) end
   local parallel = proof == 2 and not qm.has_any_door_key(item) and R.ds - door.admitted <= GRACE_DS
@@ -67,14 +87,18 @@ local function check_session(R, n, item, proof, verdict)
   return queue(REASON.SESSION_ELSEWHERE)
 end
 
-local function check_pass(R, n, rec, item)
+local function check_pass(R, n, rec, item, proof)
   local door, flags = qm.door_get(R, n), byte(rec, 2)
+  -- The browser whose use a reclaim has ended; its owner is the cookie's, or comes without the void key.
+  if proof < 2 and qm.is_reclaimed(rec) and qm.has_door_key(item, TAIL, door.key) then
+    return queue(REASON.SESSION_ELSEWHERE)
+  end
   if qm.pass_is_over(R, rec, door) then return queue(REASON.EXPIRED) end
   if band(flags, FLAG.SLOT) == 0 and not qm.door_free_for(R, n, flags, rec) then
     qm.door_stand(R, n, flags, rec)
     return queue(REASON.AT_CAPACITY)
   end
-  local seq = qm.admit(R, n, rec, door, sub(item, 30, 45), byte(item, 29))
+  local seq = qm.admit(R, n, rec, door, sub(item, 30, 45), byte(item, 29), address_of(item))
   return answer(VERDICT.ADMITTED, 0, n, seq, qm.session_end(R.h, door))
 end
 
@@ -84,7 +108,8 @@ local function check_open(R, item, verdict)
   local n, rec, proof = find(R, item)
   if n and byte(rec, 1) == T.ACTIVE then
     local door = qm.door_get(R, n)
-    local mine = proof > 0 or qm.has_door_key(item, TAIL, door.key)
+    local mine = proof > 0
+      or qm.has_door_key(item, TAIL, door.key) and qm.session_shared(R, n, rec, door, address_of(item))
     if mine and R.ds < qm.session_end(R.h, door) then return session(R, n, door, verdict), true end
   end
   return answer(verdict, 0), false
@@ -103,9 +128,9 @@ local function check(R, item)
   local n, rec, proof = find(R, item)
   if not n then return queue(rec) end
   local state = byte(rec, 1)
-  if state == T.ACTIVE then return check_session(R, n, item, proof, VERDICT.SESSION) end
+  if state == T.ACTIVE then return check_session(R, n, rec, item, proof, VERDICT.SESSION) end
   if proof == 0 then return queue(REASON.BAD_TOKEN) end
-  if state == T.PASSED then return check_pass(R, n, rec, item) end
+  if state == T.PASSED then return check_pass(R, n, rec, item, proof) end
   if state == T.WAITING then
     local _, reason = qm.in_line(R.h)
     return queue(reason)

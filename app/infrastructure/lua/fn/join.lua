@@ -1,39 +1,23 @@
 -- Purpose: Gives each item its place: the live ticket it owns (by token, else by cookie), or the next number.
 -- Keys: header
 -- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, net u16, address 8,
---   cookie 16, strict 16, loose 16 of a new ticket, then the tail at byte 103, and, where the caller's copy has an
---   opening time, 16 bytes for a handle at the end
+--   cookie 16, strict 16 of a new ticket, then the tail at byte 87, whose loose 16 is the new ticket's too, and, where
+--   the caller's copy has an opening time, 16 bytes for a handle at the end
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 48 bytes an item: join code
 --   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua); while scheduled opensAt and places
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
--- Facts: joined, promoted (ENG-118), prejoined
+-- Facts: joined, promoted (ENG-118), prejoined, reclaimed, owner_rebound
 -- Cost: O(1) an item and O(line / 500,000) a call
 
-local TAIL, PLACE, LAST = 103, 45, 102 -- where tail and place (net, address) begin, and where the new record ends
+local TAIL, PLACE, LAST = 87, 45, 102 -- where tail and place (net, address) begin, and where the new record ends
 
-local byte, sub, pack, concat, tonumber_, call
+local byte, sub, char, pack, concat, tonumber_, call
 qm.bind(function()
-  byte, sub, pack, concat, tonumber_, call =
-    string.byte, string.sub, struct.pack, table.concat, tonumber, redis.call
+  byte, sub, char, pack, concat, tonumber_, call =
+    string.byte, string.sub, string.char, struct.pack, table.concat, tonumber, redis.call
 end)
 
-local J, T, P, REASON, V, PHASE = qm.JOIN, qm.T, qm.PRESENTED, qm.REASON, qm.VIEW, qm.PHASE
-
--- The view of ticket n when it is live and this request's, else nil and why not.
-local function carry_on(R, n, rec, proof, item)
-  local state = byte(rec, 1)
-  if state == T.EJECTED then return nil, REASON.EJECTED end
-  if not qm.is_live(state) then return nil, REASON.EXPIRED end
-  local door = state == T.ACTIVE and qm.door_get(R, n)
-  local holds = door and qm.has_door_key(item, TAIL, door.key)
-  if proof == 0 and not holds then return nil, REASON.BAD_TOKEN end
-  if not door then qm.mark_seen(R, n, rec) end
-  local view, shown = qm.view(R, n, rec, proof, holds, false, true)
-  if shown == V.GONE then return nil, byte(view, 2) end
-  -- A used session without its key goes on for the first 10 s only (ENG-155); taking it back is not built yet.
-  if door and not holds and R.ds - door.admitted > 100 then return nil, REASON.SESSION_ELSEWHERE end
-  return view
-end
+local J, T, P, REASON, PHASE = qm.JOIN, qm.T, qm.PRESENTED, qm.REASON, qm.PHASE
 
 -- True while newcomers get a place in the pre-queue.
 local function is_pre_queue(h)
@@ -48,29 +32,29 @@ local function by_token(R, item, last)
   if presented == P.HANDLE then
     local p, place
     n, p, place = qm.handle_find(R, item, TAIL)
-    if p then return qm.place_keep(R, p, place, qm.prove(item, TAIL, place)) end
+    if p then return qm.carry_place(R, p, place, qm.prove(item, TAIL, place), item, TAIL) end
     if not n then return nil, REASON.EXPIRED end
   end
   local rec = n >= 1 and n <= last and qm.ticket_get(R, n)
   if not rec then return nil, qm.reason_missing(R, n) end
   local proof = qm.prove(item, TAIL, rec)
   if proof == 0 and byte(rec, 1) ~= T.ACTIVE then return nil, REASON.BAD_TOKEN end
-  return carry_on(R, n, rec, proof, item)
+  return qm.carry_on(R, n, rec, proof, item, TAIL)
 end
 
 local function by_cookie(R, item, last, reason)
-  local at = TAIL + (byte(item, 2) % 2) * 16
+  local at = TAIL + 16
   for _ = 1, byte(item, 3) do
     local n, p, rec = qm.owner_find(R, call("HGET", R.g .. "o", sub(item, at, at + 7)))
     if n then rec = n >= 1 and n <= last and qm.ticket_get(R, n) end
     if rec and sub(rec, 25, 40) == sub(item, at, at + 15) then
-      local view, why
+      local view, why, seq
       if n then
-        view, why = carry_on(R, n, rec, 2, item)
+        view, why, seq = qm.carry_on(R, n, rec, 2, item, TAIL)
       else
-        view, why = qm.place_keep(R, p, rec, 2)
+        view, why, seq = qm.carry_place(R, p, rec, 2, item, TAIL)
       end
-      if view then return view end
+      if view then return view, why, seq end
       if reason == REASON.NEW then reason = why end
     end
     at = at + 16
@@ -93,8 +77,14 @@ local function create(R, item, batch, reason)
   local at_once = qm.promote_on_join(R, item, PLACE + 2)
   local n = h.last_ticket + 1
   h.last_ticket, h.now_joins = n, h.now_joins + 1
-  local seq = qm.fact_add(R, batch.fact_head .. pack("<I4", n) .. sub(item, 29, LAST))
-  batch.records[#batch.records + 1] = (at_once and batch.passed_head or batch.waiting_head) .. sub(item, PLACE, LAST)
+  local from = qm.item_from(item, TAIL)
+  local seq = qm.fact_add(R, batch.fact_head .. pack("<I4", n) .. sub(item, 29, LAST) .. from)
+  local head = at_once and batch.passed_head or batch.waiting_head
+  if from ~= "" then
+    head = sub(head, 1, 1) .. char(byte(head, 2) + qm.FLAG.HAS_FROM) .. sub(head, 3)
+    qm.from_put(R, n, from)
+  end
+  batch.records[#batch.records + 1] = head .. sub(item, PLACE, LAST)
   batch.owners[#batch.owners + 1] = sub(item, 55, 62)
   batch.owners[#batch.owners + 1] = n
   local answer = pack("<BBxxI4", J.CREATED, reason, seq)
@@ -111,9 +101,9 @@ end
 local function join(R, item, batch, line_max)
   local h, last = R.h, batch.first - 1
   if qm.state_of(h) == qm.S.BYPASS then return pass_by(R, item) end
-  local view, reason = by_token(R, item, last)
-  if not view and byte(item, 3) > 0 then view, reason = by_cookie(R, item, last, reason) end
-  if view then return pack("<BBxxI4", J.EXISTING, 0, 0) .. view end
+  local view, reason, seq = by_token(R, item, last)
+  if not view and byte(item, 3) > 0 then view, reason, seq = by_cookie(R, item, last, reason) end
+  if view then return pack("<BBxxI4", J.EXISTING, reason, seq) .. view end
   if is_pre_queue(h) then
     return qm.place_give(R, item, reason, line_max)
   end

@@ -30,7 +30,9 @@ local function leave(R, item)
   if not rec then return 0, 0 end
   local state = rec:byte(1)
   if not qm.is_live(state) then return 0, 0 end
-  if qm.prove(item, TAIL, rec) == 0 and not qm.holds_session(R, n, rec, item, TAIL) then return 0, 0 end
+  local proof = qm.prove(item, TAIL, rec)
+  if proof == 0 and not qm.holds_session(R, n, rec, item, TAIL) then return 0, 0 end
+  if proof == 1 and qm.is_reclaimed(rec) then return 0, 0 end
   qm.finish(R, n, rec, qm.T.EXPIRED, qm.WHY.LEFT)
   if state == qm.T.WAITING then qm.place_left(R, "i", rec, 15) end
   return state, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4", n))

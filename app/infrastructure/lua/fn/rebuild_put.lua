@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, pn, hm,
---   c (byte offset, bytes) · o, i, in, u, x0, x1, hx, ip, ipn (field, value, …) · e, ut (member, score, …) ·
+--   c (byte offset, bytes) · o, i, in, u, x0, x1, hx, ip, ipn, f (field, value, …) · e, ut (member, score, …) ·
 --   w (ticket, …) · pu, vi, vip (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
@@ -29,6 +29,7 @@ function put.o(g, kind, values)
 end
 put.i = put.o
 put["in"] = put.o
+put.f = put.o
 put.hx = put.o
 put.ip = put.o
 put.ipn = put.o

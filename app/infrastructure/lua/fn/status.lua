@@ -4,7 +4,7 @@
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 40 bytes an item
 --   (lib/view.lua); while scheduled opensAt and places
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
--- Facts: none
+-- Facts: owner_rebound
 -- Cost: O(1) an item and O(line / 500,000) a call
 
 local TAIL = 29
@@ -19,7 +19,9 @@ local function status_place(R, item, p, rec, bypass)
   local proof = qm.prove(item, TAIL, rec)
   if bypass then return qm.view_bypass() end
   if proof == 0 then return qm.view_gone(REASON.BAD_TOKEN) end
-  if band(byte(item, 2), ASK.SEEN) > 0 then qm.place_seen(R, p, rec) end
+  local asks = byte(item, 2)
+  if band(asks, ASK.SEEN) > 0 then qm.place_seen(R, p, rec) end
+  if proof == 2 and band(asks, ASK.BIND) > 0 then qm.bind_place(R, p, rec, item, TAIL) end
   return (qm.view_place(R, p, rec, proof))
 end
 
@@ -43,7 +45,10 @@ local function status(R, item)
   if proof == 0 and not holds then return gone(REASON.BAD_TOKEN) end
   local asks = byte(item, 2)
   local seen = band(asks, ASK.SEEN) > 0
-  if seen and qm.is_live(byte(rec, 1)) then qm.mark_seen(R, n, rec) end
+  if qm.is_live(byte(rec, 1)) then
+    if seen then qm.mark_seen(R, n, rec) end
+    if proof == 2 and band(asks, ASK.BIND) > 0 then rec = qm.bind_owner(R, n, rec, 2, item, TAIL, "") end
+  end
   if bypass then return qm.view_bypass() end
   return (qm.view(R, n, rec, proof, holds, band(asks, ASK.TOLD) > 0, seen))
 end

@@ -13,7 +13,7 @@ qm.PLACE_BYTES = 96
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
 qm.OF_GENERATION = {
   "o", "i", "in", "vi", "vip", "x0", "x1", "r", "e", "w", "wb", "u", "ut", "fl", "pu", "a0", "a1", "hx", "ip",
-  "ipn", "pn", "hm", "c", "fs",
+  "ipn", "pn", "hm", "c", "fs", "f", "sa",
 }
 -- Those of its statistics, which a rebuild keeps when they are there.
 qm.OF_STATISTICS = { "n", "s", "sh" }
@@ -29,7 +29,7 @@ qm.S = { ACTIVE = 0, PAUSED = 1, BYPASS = 2, SCHEDULED = 3 }
 qm.PRESENTED = { NONE = 0, REFUSED = 1, VALID = 2, HANDLE = 3 }
 qm.REASON = {
   NONE = 0, NEW = 1, WAITING = 2, SCHEDULED = 3, PAUSED = 4, EXPIRED = 5, EJECTED = 6, STALE_GENERATION = 7,
-  AT_CAPACITY = 8, SESSION_ELSEWHERE = 9, BAD_TOKEN = 10,
+  AT_CAPACITY = 8, SESSION_ELSEWHERE = 9, BAD_TOKEN = 10, RECLAIMED = 11,
 }
 qm.VIEW = {
   WAITING = 1, PAUSED = 2, SCHEDULED = 3, PASSED = 4, AT_CAPACITY = 5, ACTIVE = 6, BYPASS = 7, GONE = 8,
@@ -44,7 +44,7 @@ qm.RELEASED = { CLAIM_OVER = 1, ABSENT = 2 }
 qm.BY = { TICK = 1, JOIN = 2, FLUSH = 3 }
 
 -- Flag byte of an item: what the caller wants of it.
-qm.ASK = { LOOSE = 1, TOLD = 2, SEEN = 4, COVERED = 8 }
+qm.ASK = { LOOSE = 1, TOLD = 2, SEEN = 4, COVERED = 8, BIND = 16, FROM = 32, ALIKE = 64 }
 
 local binders, bound = {}, false
 

@@ -14,10 +14,12 @@ function qm.slot_freed(R, rec)
   qm.bound_release(R, rec)
 end
 
--- Takes back what ticket n holds as WAITING, PASSED or ACTIVE: place and address count, slot, door, deadline.
+-- Takes back what ticket n holds as WAITING, PASSED or ACTIVE: place and address count, slot, door, deadline,
+-- and what is kept of him beside the records.
 function qm.give_up(R, n, rec)
   local h, state, flags = R.h, byte(rec, 1, 2)
   qm.note_end(R, n)
+  if band(flags, FLAG.HAS_FROM) > 0 then qm.from_drop(R, n) end
   if state == T.WAITING then
     qm.line_remove(R, n)
     qm.place_change(R, "i", rec, 15, -1)
@@ -26,6 +28,7 @@ function qm.give_up(R, n, rec)
   call("ZREM", R.g .. "e", n)
   if state == T.ACTIVE then
     h.active = h.active - 1
+    qm.session_forget(R, n)
     qm.slot_freed(R, rec)
   elseif band(flags, FLAG.SLOT) > 0 then
     h.pending = h.pending - 1
@@ -40,7 +43,7 @@ end
 function qm.finish(R, n, rec, state, why)
   qm.give_up(R, n, rec)
   local flags = byte(rec, 2)
-  qm.ticket_set(R, n, state, band(flags, 255 - FLAG.SLOT - FLAG.AT_DOOR - FLAG.TOLD), why)
+  qm.ticket_set(R, n, state, band(flags, 255 - FLAG.SLOT - FLAG.AT_DOOR - FLAG.TOLD - FLAG.HAS_FROM), why)
 end
 
 -- True for a ticket that is in line, has a pass or a session.

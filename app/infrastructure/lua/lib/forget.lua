@@ -11,7 +11,7 @@ qm.bind(function()
   call, byte, sub, tonumber_, unpack_table = redis.call, string.byte, string.sub, tonumber, unpack
 end)
 
-local CHUNK, TICKET_BYTES, WAITING = qm.CHUNK, qm.TICKET_BYTES, qm.T.WAITING
+local CHUNK, TICKET_BYTES, WAITING, FLAG = qm.CHUNK, qm.TICKET_BYTES, qm.T.WAITING, qm.FLAG
 
 -- True when chunk `k` is to be dropped if nobody in it lives.
 local function is_due(R, k, ttl_ms)
@@ -32,6 +32,9 @@ local function owners_of(R, k, data)
     local is_purged = state == WAITING and k * CHUNK + (at - 1) / TICKET_BYTES < purged_to
     if qm.is_live(state) and not is_purged then return nil end
     owners[#owners + 1] = sub(data, at + 24, at + 31)
+    if byte(data, at + 1) >= FLAG.HAS_FROM and qm.has_from(sub(data, at, at + 1)) then -- purged with it
+      qm.from_drop(R, k * CHUNK + (at - 1) / TICKET_BYTES + 1)
+    end
   end
   return owners
 end

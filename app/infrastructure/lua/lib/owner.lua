@@ -2,8 +2,9 @@
 -- longer for a longer common prefix tells an attacker nothing he could use.
 --
 -- Every item begins: presented u8, flags u8 (ASK), cookies u8, door keys u8, gen u32, ticket u32, strict 16. At offset
--- `tail` (it differs by function) follow: loose 16 if ASK.LOOSE, then the cookie digests, then the door-key digests, then
--- the handle of 16 bytes if it is a pre-queue token that is presented (PRESENTED.HANDLE; the ticket number is 0).
+-- `tail` (it differs by function) follow: loose 16, which proves something if ASK.LOOSE says so, the cookie digests, the
+-- door-key digests, then the handle of 16 bytes if it is a pre-queue token that is presented (PRESENTED.HANDLE; the ticket
+-- number is 0), and with ASK.FROM 16 bytes of the loose fingerprint by which a connector saw the visitor.
 
 local byte, sub, unpack_
 qm.bind(function() byte, sub, unpack_ = string.byte, string.sub, struct.unpack end)
@@ -16,24 +17,22 @@ end
 -- 2 = owner by cookie, 1 = by fingerprint, 0 = not the owner.
 function qm.prove(item, tail, rec)
   local _, flags, cookies = byte(item, 1, 3)
-  local loose = flags % 2 == 1
-  local at = loose and tail + 16 or tail
   if cookies > 0 then
-    local own = sub(rec, 25, 40)
+    local own, at = sub(rec, 25, 40), tail + 16
     for _ = 1, cookies do
       if sub(item, at, at + 15) == own then return 2 end
       at = at + 16
     end
   end
   if sub(item, 13, 28) == sub(rec, 41, 56) then return 1 end
-  if loose and sub(item, tail, tail + 15) == sub(rec, 57, 72) then return 1 end
+  if flags % 2 == 1 and sub(item, tail, tail + 15) == sub(rec, 57, 72) then return 1 end
   return 0
 end
 
 -- True when the item presents the door key whose digest is `key`.
 function qm.has_door_key(item, tail, key)
-  local _, flags, cookies, doors = byte(item, 1, 4)
-  local at = tail + (flags % 2) * 16 + cookies * 16
+  local _, _, cookies, doors = byte(item, 1, 4)
+  local at = tail + 16 + cookies * 16
   for _ = 1, doors do
     if sub(item, at, at + 15) == key then return true end
     at = at + 16
@@ -43,8 +42,8 @@ end
 
 -- Handle that an item with PRESENTED.HANDLE brings.
 function qm.item_handle(item, tail)
-  local _, flags, cookies, doors = byte(item, 1, 4)
-  local at = tail + (flags % 2 + cookies + doors) * 16
+  local _, _, cookies, doors = byte(item, 1, 4)
+  local at = tail + (1 + cookies + doors) * 16
   return sub(item, at, at + 15)
 end
 

@@ -21,7 +21,7 @@ function qm.promote_new(R, n, data, at)
   h.now_passes, h.now_paid = h.now_passes + 1, h.now_paid + 1
   waits[#waits + 1] = 0
   local door = {
-    passed_at = h.wall, before = 0, pass_end = pass_end, claim_end = claim_end, used = 0, first = 0,
+    passed_at = h.wall, before = 0, roams = 0, pass_end = pass_end, claim_end = claim_end, used = 0, first = 0,
     admitted = 0, seq = 0, key = qm.NO_DOOR_KEY,
   }
   qm.door_put(R, n, door)

@@ -9,7 +9,7 @@ end)
 
 local CHUNK, TICKET_BYTES, DOOR_BYTES = qm.CHUNK, qm.TICKET_BYTES, qm.DOOR_BYTES
 local WAITING = qm.T.WAITING
-local DOOR_FORMAT = "<I6BxI4I4I4I4I4I4"
+local DOOR_FORMAT = "<I6BBI4I4I4I4I4I4"
 qm.DOOR_FORMAT = DOOR_FORMAT
 qm.NO_DOOR_KEY = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
@@ -62,25 +62,26 @@ function qm.door_get(R, n)
   local rec = call("GETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, i * DOOR_BYTES + DOOR_BYTES - 1)
   if #rec < DOOR_BYTES then
     return {
-      passed_at = 0, before = 0, pass_end = 0, claim_end = 0, used = 0, first = 0, admitted = 0, seq = 0,
+      passed_at = 0, before = 0, roams = 0, pass_end = 0, claim_end = 0, used = 0, first = 0, admitted = 0, seq = 0,
       key = qm.NO_DOOR_KEY,
     }
   end
-  local passed_at, before, pass_end, claim_end, used, first, admitted, seq = unpack_(DOOR_FORMAT, rec)
+  local passed_at, before, roams, pass_end, claim_end, used, first, admitted, seq = unpack_(DOOR_FORMAT, rec)
   return {
-    passed_at = passed_at, before = before, pass_end = pass_end, claim_end = claim_end, used = used, first = first,
-    admitted = admitted, seq = seq, key = sub(rec, 33, 48),
+    passed_at = passed_at, before = before, roams = roams, pass_end = pass_end, claim_end = claim_end, used = used,
+    first = first,    admitted = admitted, seq = seq, key = sub(rec, 33, 48),
   }
 end
 
 -- Bytes of a door record.
 function qm.door_bytes(d)
-  return pack(DOOR_FORMAT, d.passed_at, d.before, d.pass_end, d.claim_end, d.used, d.first, d.admitted, d.seq) .. d.key
+  return pack(DOOR_FORMAT, d.passed_at, d.before, d.roams, d.pass_end, d.claim_end, d.used, d.first, d.admitted, d.seq)
+    .. d.key
 end
 
 -- Door record of a pass that nobody has used.
 function qm.pass_bytes(passed_at, pass_end, claim_end)
-  return pack(DOOR_FORMAT, passed_at, 0, pass_end, claim_end, 0, 0, 0, 0) .. qm.NO_DOOR_KEY
+  return pack(DOOR_FORMAT, passed_at, 0, 0, pass_end, claim_end, 0, 0, 0, 0) .. qm.NO_DOOR_KEY
 end
 
 -- Writes the whole door record of n.
@@ -93,6 +94,12 @@ end
 function qm.door_touch(R, n)
   local k, i = qm.place(n)
   call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES + 16, pack("<I4", R.ds))
+end
+
+-- Writes whether n's session has an entry of its addresses (sharing.lua).
+function qm.door_roams(R, n, roams)
+  local k, i = qm.place(n)
+  call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES + 7, char(roams))
 end
 
 -- Makes a chunk of `size` bytes at once: growing it record by record would leave twice the memory behind.

@@ -49,6 +49,7 @@ end
 -- A slot-less pass that nothing keeps out is PASSED too; otherwise its holder, if he asks himself (`seen`), stands at the
 -- door from now on.
 local function view_pass(R, n, rec, marks, told, seen)
+  if marks < 2 and qm.is_reclaimed(rec) then return qm.view_gone(REASON.SESSION_ELSEWHERE) end
   local door, flags = qm.door_get(R, n), byte(rec, 2)
   if qm.pass_is_over(R, rec, door) then return qm.view_gone(REASON.EXPIRED) end
   local has_slot = band(flags, FLAG.SLOT) > 0
