@@ -70,7 +70,7 @@ _TICKET_STATES: Final = tuple(TicketState)
 
 def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
     """Head and tail of an item; ``ask``: flags other than LOOSE."""
-    presented, generation, ticket, cookies, strict, loose, doors, handle, is_loose_proof = proof
+    presented, generation, ticket, cookies, strict, loose, doors, handle, is_loose_proof, _ = proof
     if is_loose_proof:
         ask |= 1
     head = _HEAD.pack(presented, ask, len(cookies) >> 4, len(doors) >> 4, generation, ticket, strict)
@@ -80,20 +80,20 @@ def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
     proof, cookie, address, ip, net, handle, from_loose = item
-    head, tail = pack_proof(proof, 32 if from_loose else 0)
+    head, tail = pack_proof(proof, (16 if proof.may_bind else 0) | (32 if from_loose else 0))
     return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose + handle
 
 
 def pack_status(proof: Proof, *, told: bool, seen: bool, bind: bool) -> bytes:
     """Item of function status."""
-    head, tail = pack_proof(proof, (2 if told else 0) | (4 if seen else 0) | (16 if bind else 0))
+    head, tail = pack_proof(proof, (2 if told else 0) | (4 if seen else 0) | (16 if bind and proof.may_bind else 0))
     return head + tail
 
 
 def pack_check(item: CheckItem) -> bytes:
     """Item of function check."""
     proof, covered, door, via, arrival, is_alike = item
-    head, tail = pack_proof(proof, (8 if covered else 0) | (64 if is_alike else 0))
+    head, tail = pack_proof(proof, (8 if covered else 0) | (16 if proof.may_bind else 0) | (64 if is_alike else 0))
     return b"%b%c%b%b%b" % (head, via, door, arrival, tail)
 
 

@@ -119,6 +119,9 @@ class Proof(NamedTuple):
     """The 16 bytes of the handle, with HANDLE only."""
     is_loose_proof: bool = False
     """The loose fingerprint may prove something (ENG-104)."""
+    may_bind: bool = False
+    """The ticket may be bound to where this request comes from (ENG-108): it brings nothing besides what proves it, so
+    that nobody's planted cookies have a part in it."""
 
 
 class JoinItem(NamedTuple):

@@ -108,7 +108,10 @@ class Identifier:
                 claims, token, presented = verdict, text, _VALID
             elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
                 others.append((verdict, text))
-        identity = Identity(_proof(room, visitor, presented, claims), claims, token, others)
+        proof = _proof(room, visitor, presented, claims)
+        if not others and len(visitor.sessions) <= 1:
+            proof = proof._replace(may_bind=True)
+        identity = Identity(proof, claims, token, others)
         if claims is not None and not refused and not others:
             visitor.known = room, self._tokens.good_until(claims), identity
         return identity

@@ -91,7 +91,7 @@ async def test_it_binds_anew_by_any_request_that_proves_the_cookie(world: World,
 
 
 @pytest.mark.req("ENG-108")
-async def test_it_binds_nothing_by_a_fingerprint_by_a_look_or_without_a_change(world: World) -> None:
+async def test_it_binds_nothing_by_a_fingerprint_a_look_a_crowd_of_cookies_or_without_a_change(world: World) -> None:
     await world.create(**CLOSED)
     (owner,) = await world.joined()
     before = await world.ticket(1)
@@ -102,6 +102,10 @@ async def test_it_binds_nothing_by_a_fingerprint_by_a_look_or_without_a_change(w
     await world.status(owner)
     await move(owner, "cafe")
     await world.status(owner, told=False, seen=False)
+    owner.is_crowded = True
+    await world.status(owner)
+    await world.check(owner)
+    await world.join(owner)
 
     after = await world.ticket(1)
     assert by_loose.state is ViewState.WAITING

@@ -60,6 +60,8 @@ class Browser:
     refused: bool = False
     seen_from: str | None = None
     """Network by which a connector saw him, handed over with the join."""
+    is_crowded: bool = False
+    """He brings values of others besides his own."""
     alike: bool = False
     """He cannot be told apart by his address."""
     handle: bytes = b""
@@ -86,6 +88,7 @@ class Browser:
             b"".join(digest("door" + d) for d in self.doors),
             self.handle if presented is Presented.HANDLE else b"",
             self.loose,
+            may_bind=not self.is_crowded,
         )
 
 

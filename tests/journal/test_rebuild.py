@@ -285,8 +285,8 @@ class Chance:
     async def move(self) -> None:
         """An owner comes from another network, by his cookie."""
         if (who := self.pick()) is not None:
-            prints = {"strict": secrets.token_bytes(16), "loose": secrets.token_bytes(16)}
-            proof = holder(who, self.people[who])._replace(**prints)
+            strict, loose = secrets.token_bytes(16), secrets.token_bytes(16)
+            proof = holder(who, self.people[who])._replace(strict=strict, loose=loose, may_bind=True)
             await self.house.engine.status(self.house.rooms["shop"], proof, bind=True)
 
     async def reclaim(self) -> None:

@@ -21,7 +21,7 @@ local function status_place(R, item, p, rec, bypass)
   if proof == 0 then return qm.view_gone(REASON.BAD_TOKEN) end
   local asks = byte(item, 2)
   if band(asks, ASK.SEEN) > 0 then qm.place_seen(R, p, rec) end
-  if proof == 2 and band(asks, ASK.BIND) > 0 then qm.bind_place(R, p, rec, item, TAIL) end
+  if proof == 2 then qm.bind_place(R, p, rec, item, TAIL) end
   return (qm.view_place(R, p, rec, proof))
 end
 
@@ -47,7 +47,7 @@ local function status(R, item)
   local seen = band(asks, ASK.SEEN) > 0
   if qm.is_live(byte(rec, 1)) then
     if seen then qm.mark_seen(R, n, rec) end
-    if proof == 2 and band(asks, ASK.BIND) > 0 then rec = qm.bind_owner(R, n, rec, 2, item, TAIL, "") end
+    if proof == 2 then rec = qm.bind_owner(R, n, rec, 2, item, TAIL, "") end
   end
   if bypass then return qm.view_bypass() end
   return (qm.view(R, n, rec, proof, holds, band(asks, ASK.TOLD) > 0, seen))

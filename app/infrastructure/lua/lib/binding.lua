@@ -11,7 +11,8 @@ qm.bind(function()
     redis.call, string.byte, string.sub, string.char, struct.pack, math.floor
 end)
 
-local HAS_FROM, FROM, HANDLE, PHASE = qm.FLAG.HAS_FROM, qm.ASK.FROM, qm.PRESENTED.HANDLE, qm.PHASE
+local HAS_FROM, FROM, BIND = qm.FLAG.HAS_FROM, qm.ASK.FROM, qm.ASK.BIND
+local HANDLE, PHASE = qm.PRESENTED.HANDLE, qm.PHASE
 
 -- True when ticket record `rec` has a further loose fingerprint.
 function qm.has_from(rec)
@@ -48,9 +49,15 @@ local function may_bind(R, rec)
   return times < A_MINUTE and minute * 4 + times + 1 or nil
 end
 
+-- True for a request that shows where its owner is now, and brings nothing that somebody else may have planted.
+local function asks_for_it(item)
+  return byte(item, 2) % (2 * BIND) >= BIND
+end
+
 -- Binds live ticket n to what its owner brings. `proof`: 2 = proved by the cookie, so that his fingerprints count.
 -- `from`: further fingerprint that came with a join, or "". Returns its ticket record as it is now.
 function qm.bind_owner(R, n, rec, proof, item, tail, from)
+  if not asks_for_it(item) then return rec end
   local old, flags = sub(rec, 41, 72), byte(rec, 2)
   local prints = proof == 2 and sub(item, 13, 28) .. sub(item, tail, tail + 15) or old
   local is_new = from ~= "" and from ~= qm.from_of(R, n, rec)
@@ -70,6 +77,7 @@ end
 
 -- The same for place p of the pre-queue, whose owner was proved by the cookie; once its draw runs it stays as it is.
 function qm.bind_place(R, p, rec, item, tail)
+  if not asks_for_it(item) then return end
   local prints = sub(item, 13, 28) .. sub(item, tail, tail + 15)
   local phase = R.h.phase
   if prints == sub(rec, 41, 72) or (phase ~= PHASE.OPEN and phase ~= PHASE.CALLED) then return end
