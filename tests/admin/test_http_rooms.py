@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain.roles import Role
+from blueprints.admin.rooms import ROUTES
 from tests.admin.callers import TARGET, Caller, code, fresh_id
 from tests.harness import Server
 
@@ -319,6 +321,16 @@ def test_a_change_holds_for_the_next_visitor_on_every_worker(server: Server, own
         for _ in range(4):
             answer = httpx.post(f"{server.url}/api/join", json={"roomId": room_id}, timeout=20)
             assert code(answer) == (404, "no_room")
+
+
+@pytest.mark.req("ENG-020")
+def test_only_an_owner_may_delete_a_room(browser: Caller, stranger: Caller, room: str) -> None:
+    """ADMIN_KEY is the only owner's credential so far; every other role is below what the route asks for."""
+    (route,) = [route for route in ROUTES if (route.method, route.path) == ("DELETE", "rooms/<id>")]
+
+    assert route.role is Role.OWNER
+    assert code(stranger("DELETE", f"/api/admin/rooms/{room}")) == (401, "unauthorized")
+    assert browser("DELETE", f"/api/admin/rooms/{room}").status_code == 200
 
 
 @pytest.mark.req("ENG-021")

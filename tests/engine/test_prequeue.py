@@ -219,7 +219,7 @@ async def test_it_takes_back_a_place_whose_commit_failed(world: World) -> None:
     assert await world.admin.undo_prejoin(ROOM, 1, again.seq, browser.handle)
 
 
-@pytest.mark.req("ENG-077")
+@pytest.mark.req("ENG-077", "ENG-269")
 async def test_it_lets_the_holder_of_a_place_leave(world: World) -> None:
     await scheduled(world, sec=60)
     leaver, stayer = await world.joined(2)

@@ -27,6 +27,7 @@ from app.domain.layout import Flag
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import JoinCode, Verdict
 from app.infrastructure.valkey import Valkey
+from app.services.draws import RoomDrawn, draw_room
 from tests.engine.world import ROOM, Browser, World
 
 INSTANCES, CAP, PER_ADDRESS = 4, 5, 3
@@ -125,6 +126,7 @@ def slots_over_time(facts: list[Any]) -> list[tuple[int, int]]:
     return seen
 
 
+@pytest.mark.req("ENG-001")
 async def test_concurrent_calls_of_many_instances_come_out_in_some_order(instances: list[World]) -> None:
     """No number twice, no slot twice, no cap exceeded at any moment; each was told what the facts say."""
     world = instances[0]
@@ -160,3 +162,41 @@ async def waiting_addresses(world: World, last: int) -> list[bytes]:
     """Address digest of every waiting ticket."""
     records = [await world.ticket(n) for n in range(1, last + 1)]
     return [record.addr for record in records if record.state == 1]
+
+
+@pytest.mark.req("ENG-001")
+async def test_a_draw_by_many_instances_at_once_gives_each_place_one_number(instances: list[World]) -> None:
+    """With late joins, leaves and ticks in between; all of them follow the one order that is recorded."""
+    world = instances[0]
+    await world.create(rate_per_minute=0, queue_max_per_ip=None, pre_queue_max_per_ip=None)
+    opens_at = await world.now() + 60_000
+    await world.update(opens_at=opens_at)
+    for other in instances:
+        await other.reload()
+    early = [Browser() for _ in range(60)]
+    await asyncio.gather(*(instances[n % INSTANCES].join(browser) for n, browser in enumerate(early)))
+    await world.advance(61)
+
+    late: list[Browser] = []
+
+    async def come_late(one: World) -> None:
+        for _ in range(5):
+            late.append(Browser())
+            await one.join(late[-1])
+
+    async def open_doors(one: World) -> RoomDrawn | None:
+        await one.jobs.tick(ROOM, opens_at)
+        return await draw_room(one.jobs, ROOM)
+
+    drawn = await asyncio.gather(*map(open_doors, instances), *map(come_late, instances), world.leave(early[7]))
+    await world.commit()
+
+    assert sum(isinstance(each, RoomDrawn) for each in drawn) == 1
+    numbers = [
+        (await world.status(browser, seen=False)).ticket for browser in [*early, *late] if browser is not early[7]
+    ]
+    assert len(set(numbers)) == len(numbers) == 59 + len(late)
+    first = [number for number in numbers[:59] if number]
+    assert len(first) == 59, "everybody of the pre-queue has his number"
+    assert max(first) <= 60
+    assert min(numbers[59:]) > max(first), "whoever came after the opening stands behind"

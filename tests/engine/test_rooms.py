@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.ids import RoomId
-from app.domain.facts import Ejected, RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts import Ejected, Left, RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.layout import pack_header
 from app.domain.room import RoomConfig, RoomState, UrlRule
 from app.domain.room_codec import config_to_json
@@ -227,6 +227,7 @@ async def test_it_takes_an_ejected_ticket_out_and_forgets_its_times(world: World
     assert (again.reason, browser.ticket) == (Reason.EJECTED, 2)
 
 
+@pytest.mark.req("ENG-077", "ENG-269")
 async def test_it_frees_place_pass_and_session_of_those_who_leave(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=2)
     active, passed, waiting = await world.joined(3)
@@ -240,6 +241,7 @@ async def test_it_frees_place_pass_and_session_of_those_who_leave(world: World) 
 
     assert stolen.was is TicketState.NONE
     assert was == [TicketState.WAITING, TicketState.PASSED, TicketState.ACTIVE, TicketState.NONE]
+    assert [fact.tickets for fact in await world.facts(Left)] == [(3,), (2,), (1,)]
     assert (figures.waiting, figures.occupancy) == (0, 0)
     assert {(await world.ticket(n)).state for n in (1, 2, 3)} == {TicketState.EXPIRED}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import Admitted, FactType, JoinWithdrawn, RoomCreated, RoomDeleted, decode_body
+from app.domain.facts import Admitted, FactType, RoomCreated, RoomDeleted, decode_body
 from app.domain.layout import DOOR_BYTES, DoorRecord
 from app.domain.room import RoomConfig
 from app.infrastructure.engine_results import Verdict, Via
@@ -90,27 +90,6 @@ async def test_it_keeps_the_door_of_an_admission_and_when_its_ticket_first_came_
     assert answer.verdict is Verdict.ADMITTED
     assert found == Admitted(1, via, door_of(1), found.first_admitted_at)
     assert abs(found.first_admitted_at - row["at"]) <= 100
-
-
-async def test_a_join_whose_commit_failed_is_gone_for_good(house: House) -> None:
-    """Not in line, not counted for its address, and not back after a rebuild."""
-    await house.create("shop", queue_max_per_ip=1)
-    answer = await house.join("shop", "lost", address="home")
-    await house.join("shop", "behind")
-    assert answer.view is not None
-    assert not await house.admin.undo_join(SHOP, 1, answer.seq, answer.view.ticket)
-    await house.drain("shop")
-    assert await fact(house, FactType.JOIN_WITHDRAWN) == JoinWithdrawn(1, 2)
-    await house.lose_everything()
-    assert await house.recovery.ensure(SHOP)
-    await house.read("shop")
-
-    figures = (await house.admin.figures([SHOP]))[SHOP]
-    again = await house.join("shop", "other", address="home")
-
-    assert (figures.waiting, figures.last_ticket) == (1, 2)
-    assert again.view is not None
-    assert (again.view.ticket, again.view.ahead) == (3, 1)
 
 
 @pytest.mark.req("ENG-272")
