@@ -44,7 +44,7 @@ async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House
     """What the checkpoint covers is not read again, and what the live store says is not asked."""
     await house.create("shop", rate_per_minute=60, max_concurrent=4, presence_sec=20)
     chance = Chance(house)
-    for _ in range(120):
+    while (await house.jobs.header(SHOP) or {})["seq"] < 80:  # a bypassed room has few facts to tell
         await chance.act()
     await house.drain("shop")
     for name in ("m", "cfg"):  # the maker of checkpoints must not look here

@@ -16,6 +16,7 @@ local IN_SESSION = FLAG.SLOT + FLAG.PAID + FLAG.ADMITTED_ONCE
 function qm.admit(R, n, rec, door, key, via, address)
   local h, flags = R.h, byte(rec, 2)
   door.before = band(flags, KEPT)
+  qm.pass_judged(R, rec, false)
   if band(flags, FLAG.SLOT) > 0 then
     h.pending = h.pending - 1
   else

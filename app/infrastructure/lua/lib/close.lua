@@ -43,6 +43,7 @@ function qm.room_close(R)
   end
   if R.waits then qm.waits_save(R) end
   if R.hour then qm.hour_save(R) end
+  if R.judged then qm.squatters_save(R) end
   if qm.waiting(h) == 0 then
     h.line_since = 0
   elseif h.line_since == 0 then

@@ -66,6 +66,7 @@ local function visit_pass(R, work, n, rec)
     if not over and not (absent and band(flags, FLAG.TOLD) == 0) then
       return qm.deadline_set(R, n, qm.pass_due(R, flags, seen, door))
     end
+    if over then qm.pass_judged(R, rec, true) end
     if R.ds >= door.pass_end then return lapse(R, work, n, rec, WHY.PASS_OVER) end
     release(R, work, n, rec, over and RELEASED.CLAIM_OVER or RELEASED.ABSENT)
     return qm.deadline_set(R, n, door.pass_end)

@@ -134,20 +134,23 @@ end
 -- Gives free slots to those at the door, oldest first (ENG-122). While the room is paused or scheduled only passes that
 -- are paid are served, and the others hold nobody up (ENG-060, ENG-063). Returns false when the work limit was reached.
 function qm.door_serve(R)
-  local h, given = R.h, {}
-  local claim_end = R.ds + qm.claim_ds(h)
+  local h, given, short, count = R.h, {}, {}, 0
+  local claim_end, short_end = R.ds + qm.claim_ds(h), qm.short_claim_end(R)
   local all = true
   local state = qm.state_of(h)
   if state ~= qm.S.BYPASS then
     all = qm.door_walk(R, function(n, rec)
-      if not qm.slot_free(h) or #given >= ABSENT_LIMIT then return true end
+      if not qm.slot_free(h) or count >= ABSENT_LIMIT then return true end
       if band(byte(rec, 2), FLAG.PAID) == 0 and not qm.can_pay(h) then return state == qm.S.ACTIVE end
-      give_slot(R, n, rec, claim_end)
-      given[#given + 1] = n
+      local is_short = qm.claims_shortly(R, rec, 17)
+      local list = is_short and short or given
+      give_slot(R, n, rec, is_short and short_end or claim_end)
+      list[#list + 1], count = n, count + 1
       return false, true
     end)
   end
   R.oldest = nil
   qm.fact_tickets(R, qm.FACT.SLOT_GIVEN, qm.wall_bytes(R, claim_end), given)
-  return all and #given < ABSENT_LIMIT
+  qm.fact_tickets(R, qm.FACT.SLOT_GIVEN, qm.wall_bytes(R, short_end), short)
+  return all and count < ABSENT_LIMIT
 end

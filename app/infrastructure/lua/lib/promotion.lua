@@ -45,7 +45,7 @@ local function new_walk(R)
   return {
     pass_end = pass_end, claim_end = claim_end, runs = {}, scores = {}, paid = 0, absent = 0, scanned = 0,
     paid_door = qm.pass_bytes(h.wall, pass_end, claim_end), absent_door = qm.pass_bytes(h.wall, pass_end, 0),
-    bounded = h.session_ip_cap > 0,
+    bounded = h.session_ip_cap > 0, short = {},
     no_door = rep("\0", DOOR_BYTES), seen_limit = R.ds - R.absent_ds, waits = qm.waits_of(R),
   }
 end
@@ -86,11 +86,16 @@ local function promote(R, walk, n, block, at)
   walk.paid = walk.paid + 1
   qm.slot_change(R, block, at + 16, 1)
   h.pending, h.credit = h.pending + 1, h.credit - 1
+  local runs, claim_end, paid_door = walk.runs, walk.claim_end, walk.paid_door
+  if walk.bounded and qm.claims_shortly(R, block, at + 16) then
+    runs, claim_end = walk.short, qm.short_claim_end(R)
+    paid_door = qm.pass_bytes(h.wall, walk.pass_end, claim_end)
+  end
   local due = seen + R.absent_ds + 1 -- untold: an absent holder gives up his slot (ENG-140)
-  scores[#scores + 1] = due < walk.claim_end and due or walk.claim_end
+  scores[#scores + 1] = due < claim_end and due or claim_end
   scores[#scores + 1] = n
-  note_run(walk.runs, n, BOTH)
-  return passed(byte(block, at + 1), BOTH, PASSED_PAID), walk.paid_door
+  note_run(runs, n, BOTH)
+  return passed(byte(block, at + 1), BOTH, PASSED_PAID), paid_door
 end
 
 local function may_go_on(R, walk)
@@ -143,6 +148,7 @@ function qm.promote_line(R)
   R.sums = nil
   save_scores(R, walk.scores)
   if #walk.runs > 0 then qm.promoted_fact(R, qm.BY.TICK, walk.pass_end, walk.claim_end, walk.runs) end
+  if #walk.short > 0 then qm.promoted_fact(R, qm.BY.TICK, walk.pass_end, qm.short_claim_end(R), walk.short) end
   h.now_passes, h.now_paid = h.now_passes + walk.paid + walk.absent, h.now_paid + walk.paid
   return walk.paid, walk.absent, complete
 end

@@ -13,6 +13,7 @@ end
 function qm.promote_new(R, n, data, at)
   local h, waits = R.h, qm.waits_of(R)
   local pass_end, claim_end = R.ds + h.passed_ttl * 10, R.ds + qm.claim_ds(h)
+  if qm.claims_shortly(R, data, at) then claim_end = qm.short_claim_end(R) end
   qm.slot_change(R, data, at, 1)
   h.removed = 0
   qm.head_to(R, n)
