@@ -1,7 +1,7 @@
 """Process ``jobs``: one per instance, compares rooms with their journal and rebuilds those that Valkey lost.
 
-Beside that it makes checkpoints, keeps the function libraries of past releases from piling up, and
-takes part in leading (leader.py).
+Beside that it draws the order of pre-queues, makes checkpoints, keeps the function libraries of past releases from
+piling up, and takes part in leading (leader.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.rebuild import Rebuilder
 from app.infrastructure.valkey import Valkey
 from app.services.checkpoints import Checkpoints
+from app.services.draws import Draws
 from app.services.recovery import Recovery
 from workers.leader import lead
 from workers.runner import Background
@@ -33,17 +34,21 @@ async def run(background: Background) -> None:
     valkey, settings = background.valkey, background.settings
     prefix = settings.valkey_prefix
     recovery = make_recovery(background, valkey, prefix)
+    draws = Draws(EngineJobs(prefix, LuaLoader(valkey)))
 
     def hear(message: bytes) -> None:
         verb, _, room = message.decode().partition(" ")
         if verb == "rebuild" and room:
             recovery.ask(RoomId(room))
+        elif verb == "draw" and room:
+            draws.ask(RoomId(room))
 
     valkey.on_reconnect(recovery.ask_all)
     async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
         watch = asyncio.ensure_future(recovery.run(background.stop))
         checkpoints = Checkpoints(background.postgres, events=background.settings.checkpoint_events)
-        beside = asyncio.gather(watch_libraries(background), checkpoints.run(background.stop), lead(background))
+        stop = background.stop
+        beside = asyncio.gather(watch_libraries(background), checkpoints.run(stop), draws.run(stop), lead(background))
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )

@@ -11,13 +11,14 @@ from typing import Final
 
 import structlog
 
-from app.core.clock import mono
+from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.layout import Phase
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_results import TickAnswer
-from app.infrastructure.keys import rooms_key
+from app.infrastructure.keys import control_channel, rooms_key
 from app.infrastructure.lua_loader import LuaLoader
 from workers.loop import PushedBack
 from workers.runner import Background
@@ -25,6 +26,8 @@ from workers.runner import Background
 log = structlog.get_logger(__name__)
 
 EVERY_SEC: Final = 1.0
+AFRESH_SEC: Final = 0.05
+"""Pause while doors are due by this clock and not by that of the live store."""
 ROOMS_A_TRIP: Final = 100
 MAX_ROUNDS: Final = 200
 """Most calls of one room in one turn; a room with more work goes on in the next second."""
@@ -46,24 +49,34 @@ async def run(background: Background) -> None:
         began = mono()
         try:
             await ticker.turn(await rooms())
+            for room in ticker.drawing:
+                # Said again every turn until it is done: nothing is lost with a message or a process.
+                await valkey.execute("PUBLISH", control_channel(prefix), f"draw {room}")
         except StorageUnavailable:
             log.debug("ticks_left_out", why="valkey cannot be reached")
         except Exception:
             log.exception("turn_failed")
-        await background.pause(max(0.0, began + EVERY_SEC - mono()))
+        await background.pause(ticker.pause_sec(began))
 
 
 class Ticker:
-    """One turn over all rooms: failures of one room never keep the others waiting."""
+    """One turn over all rooms: failures of one room never keep the others waiting.
+
+    ``drawing``: rooms whose doors have opened and whose order is not drawn yet; ``opens_at``: the next opening (epoch
+    ms), None without one. Both as of the last turn.
+    """
 
     def __init__(self, tick_many: TickMany, *, is_stopping: Callable[[], bool]) -> None:
         self._tick_many = tick_many
         self._is_stopping = is_stopping
+        self.drawing: set[RoomId] = set()
+        self.opens_at: int | None = None
         self._pushed_back = PushedBack()
 
     async def turn(self, rooms: Sequence[RoomId]) -> None:
         """Tick each of ``rooms``, those with more work again, until all are done; StorageUnavailable passes."""
         wanted = self._pushed_back.ready(rooms)
+        self.drawing, self.opens_at = set(), None
         for _ in range(MAX_ROUNDS):
             more: list[RoomId] = []
             for start in range(0, len(wanted), ROOMS_A_TRIP):
@@ -77,9 +90,23 @@ class Ticker:
                 return
             wanted = more
 
+    def pause_sec(self, began: float) -> float:
+        """How long to wait after a turn that began at ``began`` (``mono()``): less when doors open before the next."""
+        rest = began + EVERY_SEC - mono()
+        if self.opens_at is not None:
+            rest = min(rest, max(AFRESH_SEC, (self.opens_at - wall_ms()) / 1000))
+        return max(0.0, rest)
+
+    def _note_doors(self, room: RoomId, answer: TickAnswer) -> None:
+        if answer.phase is Phase.DRAWING:
+            self.drawing.add(room)
+        elif answer.phase is Phase.OPEN and (self.opens_at is None or answer.opens_at < self.opens_at):
+            self.opens_at = answer.opens_at
+
     def _wants_more(self, room: RoomId, answer: TickAnswer | Exception) -> bool:
         if isinstance(answer, TickAnswer):
             self._pushed_back.note_success(room)
+            self._note_doors(room, answer)
             return answer.again
         if not isinstance(answer, RoomGone | RoomFenced):  # those two have their own way back
             pause = self._pushed_back.note_failure(room)

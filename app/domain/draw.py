@@ -1,6 +1,6 @@
 """The draw: the order in which the places of a pre-queue become tickets. Pure, so that anybody can compute it again.
 
-docs/integration/draw.md describes the algorithm for others; a test computes it from the journal by that page's own
+docs/reference/draw.md describes the algorithm for others; a test computes it from the journal by that page's own
 program. Not here: when a draw happens (lua/lib/opening.lua), how its order is put in place (services/draws.py).
 Source: ENG-177, ENG-178, ENG-300.
 """

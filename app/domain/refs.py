@@ -14,12 +14,13 @@ _READ: Final = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None, " ": None
 
 
 @lru_cache(16384)
-def ref_of(room_id: str, generation: int, ticket: int) -> str:
-    """The ref of a ticket: the first 30 bits of SHA-256 over room id, generation and number.
+def ref_of(room_id: str, generation: int, place: int | str) -> str:
+    """The ref of a ticket number or pre-queue handle: the first 30 bits of SHA-256 over room id, generation and it.
 
-    The three parts are joined by NUL bytes, numbers in decimal. Remembered: a page asks again every few seconds.
+    The three parts are joined by NUL bytes, numbers in decimal, a handle as its token has it (ENG-245). Remembered: a
+    page asks again every few seconds.
     """
-    first = int.from_bytes(sha256(b"%s\0%d\0%d" % (room_id.encode(), generation, ticket)).digest()[:4], "big") >> 2
+    first = int.from_bytes(sha256(f"{room_id}\0{generation}\0{place}".encode()).digest()[:4], "big") >> 2
     return _PAIRS[first >> 20] + _PAIRS[(first >> 10) & 1023] + _PAIRS[first & 1023]
 
 

@@ -23,6 +23,7 @@ from app.domain.automation import (
     members_json,
 )
 from app.domain.field_checks import Check
+from app.domain.opening import Moment, opening_time, refusal
 from app.domain.origin_lists import RULE_MEMBERS, RULE_READ_ONLY, origin_patterns, rules
 from app.domain.problems import Problems
 from app.domain.roles import Role
@@ -122,9 +123,11 @@ FIELDS: Final[tuple[RoomField, ...]] = (
     RoomField("autotune", "autotune", "object or null", None,
               "Adjusts the rate by the site's health: `enabled`, `minRate`, `maxRate`, `targetMs`; null = the server's "
               "AUTOTUNE.", autotune),
+    RoomField("opensAt", "opens_at", "ISO 8601 time with zone, epoch ms or null", None,
+              "When the doors open; before that visitors get places in a pre-queue whose order is drawn.",
+              opening_time),
     _later("proxyOrigin", "origin or null", None, "Origin of an inline room.", role=Role.OWNER, also=("",)),
     _later("proxyOrigins", "list or null", None, "Pool of origins of an inline room.", role=Role.OWNER),
-    _later("opensAt", "time or null", None, "When the doors open."),
     _later("protection", "object or null", None, "Bot protection of this room."),
     _later("preset", '"capacity" or null', None, "Room of two numbers."),
     _later("originHealthPath", "path or null", None, "What a knock asks the origin for."),
@@ -164,8 +167,9 @@ class RoomPatch:
     """Read-only names in the body (ENG-049)."""
 
 
-def parse_patch(body: Mapping[str, Any], *, creating: bool = False) -> RoomPatch:
+def parse_patch(body: Mapping[str, Any], *, creating: bool = False, moment: Moment | None = None) -> RoomPatch:
     """Check a whole body of ``POST /api/admin/rooms``; with ``creating`` also what a new room needs.
+    ``moment``: what an opening time is compared with; without it only its form is checked.
 
     Raises :class:`BadRequest` with the first problem's code and sentence and every refused name in ``fields``.
     """
@@ -182,6 +186,8 @@ def parse_patch(body: Mapping[str, Any], *, creating: bool = False) -> RoomPatch
         elif name not in ("id", *RATE_NAMES):
             sent.append(name)
             _take(BY_NAME[name], value, values, problems, ignored)
+            if name == "opensAt" and moment is not None and (found := refusal(values.get("opens_at"), moment)):
+                problems.add(name, found[0], f"{name} {found[1]}")
         elif (name if name == "id" else "rate") not in sent:
             sent.append(name if name == "id" else "rate")
             if name != "id":

@@ -118,6 +118,11 @@ class VisitorTokens:
         payload = f'{{"room":"{room}","gen":{generation},"ticket":{ticket},"iat":{now_ms}{self._kid}}}'
         return self._signed.seal(payload.encode())
 
+    def sign_handle(self, room: str, generation: int, handle: str, now_ms: int) -> str:
+        """Token of a place in a pre-queue; ``handle``: the 22 characters of ``handle_text``."""
+        payload = f'{{"room":"{room}","gen":{generation},"handle":"{handle}","iat":{now_ms}{self._kid}}}'
+        return self._signed.seal(payload.encode())
+
     def verify(self, token: str, room: str | None, now_ms: int) -> Claims | Cause:
         """What ``token`` says, or why it is refused, checked in the order of ENG-092.
 
@@ -154,6 +159,16 @@ class VisitorTokens:
     def is_due(self, claims: Claims, now_ms: int) -> bool:
         """Tell whether an owner's token is old enough to be signed anew (ENG-091)."""
         return now_ms - claims.iat >= self.refresh_after_ms
+
+
+def handle_text(handle: bytes) -> str:
+    """A handle of 16 bytes as tokens carry it (ENG-088)."""
+    return b2a_base64(handle, newline=False).translate(_TO_URL).rstrip(b"=").decode()
+
+
+def handle_bytes(text: str) -> bytes:
+    """Reverse of ``handle_text``."""
+    return a2b_base64(text.encode().translate(_FROM_URL) + b"==")
 
 
 def _encode_mac(key: MacKey, body: bytes) -> bytes:

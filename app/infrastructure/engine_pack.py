@@ -59,6 +59,8 @@ _JOIN_BODY: Final = struct.Struct("<16sH8s16s16s")
 _VIEW: Final = struct.Struct("<BBBxIIIIIQQ")
 _JOIN: Final = struct.Struct("<BBxxI" + "BBBxIIIIIQQ")
 _CHECK: Final = struct.Struct("<BBBxIII")
+_HANDLE: Final = struct.Struct("<4I")
+_SCHEDULED: Final = int(ViewState.SCHEDULED)
 
 _STATES: Final = tuple(RoomState)
 _REASONS: Final = tuple(Reason)
@@ -118,6 +120,8 @@ class _Common:
     def view(self, fields: Sequence[int]) -> VisitorView:
         """View from the eleven fields of its 40 bytes, states as numbers."""
         state, reason, marks, ticket, ahead, pass_end, claim_end, session_end, joined_at, passed_at = fields
+        if not ticket and state == _SCHEDULED:
+            return self._place(reason, marks, (ahead, pass_end, claim_end, session_end), joined_at)
         base = self.base
         return VisitorView(
             _VIEW_STATES[state],
@@ -137,6 +141,15 @@ class _Common:
             marks & 2 == 2,
             self.schedule,
         )
+
+    def _place(self, reason: int, marks: int, handle: Sequence[int], joined_at: int) -> VisitorView:
+        """View of a place in the pre-queue, which has a handle where tickets have numbers."""
+        return VisitorView(
+            state=ViewState.SCHEDULED, room_state=self.state, reason=_REASONS[reason], by_purge=False, ticket=0,
+            ahead=0, joined_at=joined_at, passed_at=0, pass_expires_at=0, claim_until=0, session_expires_at=0,
+            release_per_min=self.rate, est_is_floor=False, now=self.now, owner_by_cookie=marks & 2 == 2,
+            schedule=self.schedule, handle=_HANDLE.pack(*handle),
+        )  # fmt: skip
 
 
 def unpack_joins(reply: Sequence[Any]) -> list[JoinAnswer]:

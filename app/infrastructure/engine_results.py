@@ -184,7 +184,9 @@ class VisitorView(NamedTuple):
     """Recorded clock of the room, epoch ms."""
     owner_by_cookie: bool
     schedule: Schedule | None = None
-    """Set while the room is scheduled. A SCHEDULED view with ticket 0 is that of a place in the pre-queue."""
+    """Set while the room is scheduled."""
+    handle: bytes = b""
+    """Of a place in the pre-queue, which has no ticket: 16 bytes, else empty."""
 
 
 class JoinAnswer(NamedTuple):

@@ -193,7 +193,7 @@ def ack_channel(prefix: str) -> str:
 
 
 def control_channel(prefix: str) -> str:
-    """Channel of signals between processes: ``<verb> <room>``."""
+    """Channel of signals between processes: ``<verb> <room>`` (room, rebuild, draw, …)."""
     return prefix + "ctl"
 
 

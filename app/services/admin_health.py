@@ -239,7 +239,7 @@ def _rooms_block(views: Sequence[RoomView]) -> dict[str, Any]:
         "count": len(views),
         "inline": 0,
         "waiting": sum(room.waiting for room in figures),
-        "preQueue": 0,
+        "preQueue": sum(room.pre_queue for room in figures),
         "active": sum(room.active for room in figures),
         "occupancy": sum(room.occupancy for room in figures),
         "passesOutstanding": sum(room.passes_outstanding for room in figures),

@@ -86,7 +86,7 @@ class CheckService:
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         door, digest = "", _NO_DOOR
-        if identity.proof.presented is Presented.VALID:
+        if identity.proof.presented >= Presented.VALID:
             if self._commits.refusing():
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)

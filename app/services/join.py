@@ -6,12 +6,15 @@ blueprint), the decision itself (``fn/join.lua``). Source: VIS-146 … VIS-156, 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from secrets import token_bytes
 from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import RateLimited, StorageUnavailable, Unavailable
 from app.core.ids import RoomId
+from app.domain.draw import HANDLE_BYTES
 from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
@@ -22,7 +25,7 @@ from app.services.visitor import REASONS, needs_location, state_json
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, SecretMaker, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
-from app.services.visitor_tokens import TokenIssuer
+from app.services.visitor_tokens import TokenIssuer, place_of
 
 LIMIT_RETRY_SEC: Final = 30
 """``Retry-After`` of a refused place (VIS-150, VIS-231)."""
@@ -63,8 +66,8 @@ class JoinService:
     async def join(self, room_id: str, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
         """Give ``visitor`` his place: the one he has, or a new one at the end.
 
-        Raises NoRoom; RateLimited ``queue_identity_limit``; Unavailable ``line_full``; StorageUnavailable, and then
-        he has no place by this call.
+        Raises NoRoom; RateLimited ``queue_identity_limit`` or ``prequeue_identity_limit``; Unavailable ``line_full``;
+        StorageUnavailable, and then he has no place by this call.
         """
         room = self._rooms.peek(room_id) or await self._rooms.find(room_id)
         if self._commits.refusing():
@@ -86,6 +89,7 @@ class JoinService:
             address=address,
             ip=visitor.client.packed,
             net=net,
+            handle=token_bytes(HANDLE_BYTES) if room.room.config.opens_at else b"",
         )
         answer = await self._engine.join(room.room, item)
         view = _given(room, answer)
@@ -94,7 +98,7 @@ class JoinService:
             body = state_json(room, view, generation=answer.generation, location=destination, extra=b',"created":false')
             return VisitorAnswer(body, [])
         await self._commit(room.room.id, answer, view)
-        place = (answer.generation, view.ticket)
+        place = place_of(answer.generation, view)
         if answer.code is JoinCode.CREATED:
             issued = self._issuer.issue(room, visitor, place, session)
         else:
@@ -113,10 +117,12 @@ class JoinService:
             if not await waiting:
                 raise StorageUnavailable
             return
-        await committed_or_undone(
-            waiting,
-            lambda: self._engine_admin.undo_join(room_id, answer.generation, answer.seq, view.ticket),
-        )
+        await committed_or_undone(waiting, lambda: self._undo(room_id, answer, view))
+
+    def _undo(self, room_id: RoomId, answer: JoinAnswer, view: VisitorView) -> Awaitable[bool]:
+        if view.handle:
+            return self._engine_admin.undo_prejoin(room_id, answer.generation, answer.seq, view.handle)
+        return self._engine_admin.undo_join(room_id, answer.generation, answer.seq, view.ticket)
 
     def _destination(self, room: VisitorRoom, return_url: str | None) -> str:
         """Where the pass will lead; a refused return URL is counted once per join (VIS-153)."""
@@ -126,15 +132,18 @@ class JoinService:
         return judged or room.target
 
 
+def _identity_limit(cap: int | None, where: str, code: str) -> RateLimited:
+    sentence = f"This address already holds {cap} places {where}"
+    return RateLimited(sentence, code=code, headers={"Retry-After": str(LIMIT_RETRY_SEC)})
+
+
 def _given(room: VisitorRoom, answer: JoinAnswer) -> VisitorView:
     """The view of a join that was not refused."""
     if answer.code is JoinCode.IDENTITY_LIMIT:
-        cap = room.room.config.queue_max_per_ip
-        raise RateLimited(
-            f"This address already holds {cap} places in this line",
-            code="queue_identity_limit",
-            headers={"Retry-After": str(LIMIT_RETRY_SEC)},
-        )
+        raise _identity_limit(room.room.config.queue_max_per_ip, "in this line", "queue_identity_limit")
+    if answer.code is JoinCode.PRE_IDENTITY_LIMIT:
+        cap = room.room.config.pre_queue_max_per_ip
+        raise _identity_limit(cap, "for the opening of this line", "prequeue_identity_limit")
     if answer.code is JoinCode.LINE_FULL or answer.view is None:
         raise Unavailable(
             "This line is full just now. Try again shortly.",

@@ -15,6 +15,7 @@ from app.services.visitor_proof import Identifier, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 
 _LEFT: Final = {
+    TicketState.PREQUEUED: b'"prequeued"',
     TicketState.WAITING: b'"waiting"',
     TicketState.PASSED: b'"passed"',
     TicketState.ACTIVE: b'"active"',

@@ -1,4 +1,4 @@
-"""What an operator does to a running line: pause, resume, bypass, rate, flush, purge, eject.
+"""What an operator does to a running line: pause, resume, bypass, rate, schedule, flush, purge, eject.
 
 Not here: whole rooms (rooms.py).
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from app.core.clock import wall_ms
 from app.core.errors import BadRequest, InvalidField, NoRoom, NoTicket, QmError
 from app.core.ids import RoomId, Ticket
+from app.domain.opening import Moment
 from app.domain.room import Room, RoomState
 from app.domain.room_fields import BY_NAME, parse_patch
 from app.infrastructure.engine_admin import EjectCode, EngineAdmin, LineAnswer, LineCode
@@ -64,6 +66,18 @@ class LineService:
     async def set_rate(self, room_id: str, body: dict[str, Any], *, actor: str) -> Saved:
         """``{"ratePerMinute": …}`` or ``{"rate": …}``. Raises BadRequest."""
         return await self._service.change(room_id, _only(body, "rate", "ratePerMinute"), actor=actor)
+
+    async def schedule(self, room_id: str, body: dict[str, Any], *, actor: str) -> Saved:
+        """``{"opensAt": …}`` and/or ``{"preQueueMaxPerIp": …}``; fields that are left out stay (ADM-155, ADM-156).
+
+        Raises BadRequest, NoRoom, StorageUnavailable; answers after its commit.
+        """
+        room = await self._found(room_id)
+        if not body:
+            raise BadRequest("Send opensAt and/or preQueueMaxPerIp", code="nothing_to_change")
+        moment = Moment(wall_ms(), room.config.opens_at)
+        values = _only(body, "opensAt", "preQueueMaxPerIp", moment=moment)
+        return await self._service.change(room_id, values, actor=actor)
 
     async def flush(self, room_id: str, *, actor: str) -> int:
         """Let everybody in who waits now; how many they are (ENG-187).
@@ -122,7 +136,7 @@ class LineService:
         return ticket, _was(answer.was)
 
 
-def _only(body: dict[str, Any], *names: str) -> dict[str, Any]:
+def _only(body: dict[str, Any], *names: str, moment: Moment | None = None) -> dict[str, Any]:
     """The checked values of a body that may hold ``names`` only; the checks are those of the room itself."""
     unknown = [name for name in body if name not in names]
     if unknown:
@@ -130,7 +144,7 @@ def _only(body: dict[str, Any], *names: str) -> dict[str, Any]:
         raise BadRequest(sentence, code="unknown_field", fields=unknown)
     if not body:
         raise InvalidField(names[0], f"Send {names[-1]}", code=BY_NAME[names[0]].error_code)
-    return dict(parse_patch({"id": "x", **body}).values)
+    return dict(parse_patch({"id": "x", **body}, moment=moment).values)
 
 
 def _ticket(body: dict[str, Any]) -> Ticket:

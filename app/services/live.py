@@ -42,6 +42,7 @@ _shown = attrgetter(
     "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
     "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
     "checks_without_url", "blocked_return_urls", "top_address_slots", "last_switch", "last_switch_at",
+    "phase", "opens_at", "drawn_at", "pre_queue",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
 
@@ -270,7 +271,7 @@ def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str
     return {
         "rooms": len(views),
         "waiting": sum(room.waiting for room in figures),
-        "preQueue": 0,
+        "preQueue": sum(room.pre_queue for room in figures),
         "active": sum(room.active for room in figures),
         "occupancy": sum(room.occupancy for room in figures),
         "passesOutstanding": sum(room.passes_outstanding for room in figures),

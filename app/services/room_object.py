@@ -27,7 +27,7 @@ FIGURES: Final = (
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
-    "drawnAt", "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
+    "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
     "sharedSessions", "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
@@ -67,7 +67,8 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "createdAt": room.created_at,
         "updatedAt": room.updated_at,
         "mode": "snippet",
-        "effectiveState": settings["state"],
+        "effectiveState": settings["state"] if figures is None else figures.effective_state.word,
+        "drawnAt": None if figures is None or figures.phase else figures.drawn_at or None,
         **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),
         **dict.fromkeys(_UNKNOWN),
         "waitP50Sec": None if view.details is None else view.details.wait_p50_sec,
@@ -111,7 +112,7 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
     wait = line_wait(figures)
     return {
         "waiting": figures.waiting,
-        "preQueue": 0,
+        "preQueue": figures.pre_queue,
         "active": figures.active,
         "pendingEntry": figures.pending_entry,
         "occupancy": figures.occupancy,
@@ -157,8 +158,8 @@ def line_wait(figures: RoomFigures) -> int | None:
 
     In bypass nobody has to wait: whoever still holds a place is told to go in.
     """
-    if figures.waiting == 0 or figures.state is RoomState.BYPASS:
+    if figures.waiting == 0 or figures.effective_state is RoomState.BYPASS:
         return 0
-    if figures.state is not RoomState.ACTIVE or figures.rate_per_minute == 0:
+    if figures.effective_state is not RoomState.ACTIVE or figures.rate_per_minute == 0:
         return None
     return estimated_wait_sec(figures.waiting, figures.release_per_min)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import NoRoom, QmError, StorageUnavailable
 from app.core.ids import RoomId, is_room_id
+from app.domain.opening import Moment
 from app.domain.room import Room
 from app.domain.room_fields import BY_KEY, RoomPatch, new_config, parse_patch
 from app.domain.room_warnings import warnings_for
@@ -67,6 +68,8 @@ class Saved:
     """JSON names."""
     ignored: tuple[str, ...]
     warnings: Sequence[Mapping[str, Any]]
+    drawn: int | None = None
+    """Places that are drawn at once because this change took the schedule away (ADM-159)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Deleted:
     """What a deletion dropped, in people."""
 
     generation: int
+    pre_queue: int
     waiting: int
     passes: int
     sessions: int
@@ -132,7 +136,8 @@ class RoomService:
         room_id = RoomId(named) if isinstance(named, str) and is_room_id(named) else None
         room = None if room_id is None else await self._rooms.find(room_id)
         for _ in range(TRIES):
-            patch = parse_patch(body, creating=room is None and room_id is not None)
+            moment = Moment(wall_ms(), room.config.opens_at if room is not None else None)
+            patch = parse_patch(body, creating=room is None and room_id is not None, moment=moment)
             saved = await self._save(patch, room, actor, if_match)
             if saved is not None:
                 return saved
@@ -170,7 +175,7 @@ class RoomService:
             raise await self._gone(room.id)
         await self._committed(room.id, write)
         await self._rooms.announce(room.id)
-        return Deleted(write.generation, write.waiting, write.passes, write.sessions)
+        return Deleted(write.generation, write.pre_queue, write.waiting, write.passes, write.sessions)
 
     async def _gone(self, room_id: str) -> QmError:
         """The answer to a second deletion: 404 once the first one is in the journal, else 503 (ADM-136)."""
@@ -222,13 +227,16 @@ class RoomService:
             raise Unexpected
         if not write.background and not is_light:
             await self._committed(patch.id, write)
-        return await self._saved(patch, False, _names(write.changed))
+        drawn = write.pre_queue if "opens_at" in write.changed and patch.values["opens_at"] is None else 0
+        return await self._saved(patch, False, _names(write.changed), drawn=drawn or None)
 
-    async def _saved(self, patch: RoomPatch, created: bool, changed: tuple[str, ...]) -> Saved:
+    async def _saved(
+        self, patch: RoomPatch, created: bool, changed: tuple[str, ...], *, drawn: int | None = None
+    ) -> Saved:
         await self._look_again(patch.id, announce=bool(changed))
         view = await self.view(patch.id)
         warnings = warnings_for(view.room.config, patch.sent)
-        return Saved(view, created, changed, patch.ignored, warnings)
+        return Saved(view, created, changed, patch.ignored, warnings, drawn)
 
     async def _committed(self, room_id: RoomId, write: RoomWrite) -> None:
         """Wait until the write, or an earlier one that it found unfinished, is in the journal."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.clock import wall_ms
-from app.core.errors import BadRequest
+from app.core.errors import BadRequest, StorageUnavailable
 from app.domain.tokens import Claims, VisitorTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import VisitorView
+from app.services.commit import CommitWaiter
 from app.services.join import VisitorAnswer
 from app.services.visitor import holds_ticket, needs_location, state_json
 from app.services.visitor_proof import Identifier, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
-from app.services.visitor_tokens import TokenIssuer
+from app.services.visitor_tokens import TokenIssuer, place_of
 
 
 class StatusService:
@@ -31,12 +32,14 @@ class StatusService:
         identifier: Identifier,
         issuer: TokenIssuer,
         tokens: VisitorTokens,
+        commits: CommitWaiter,
     ) -> None:
         self._engine = engine
         self._rooms = rooms
         self._identifier = identifier
         self._issuer = issuer
         self._tokens = tokens
+        self._commits = commits
 
     def room_named_by(self, token: str | None, candidates: Sequence[tuple[str, str]]) -> str:
         """Room of a request that names none: that of its token, or of the first good ticket cookie (VIS-057).
@@ -73,15 +76,22 @@ class StatusService:
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         view = await self._engine.status(room.room, identity.proof, told=changes, seen=changes, bind=changes)
+        if self._hides_draw(view):
+            raise StorageUnavailable
         generation = identity.proof.generation
         cookies: list[bytes] = []
         token, extra = identity.token, b""
-        if holds_ticket(view) and self._issuer.is_due(identity, now_ms):
-            place = (generation, view.ticket)
+        if holds_ticket(view) and self._issuer.is_due(identity, now_ms, view.ticket):
+            place = place_of(generation, view)
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
             token, cookies, extra = issued.token, issued.cookies, b',"token":"%b"' % issued.token.encode()
         location = state_location(room, view, return_url, token)
         return VisitorAnswer(state_json(room, view, generation=generation, location=location, extra=extra), cookies)
+
+    def _hides_draw(self, view: VisitorView) -> bool:
+        """The doors have opened, and what this holder waits for cannot be recorded just now (VIS-160)."""
+        schedule = view.schedule
+        return schedule is not None and schedule.opens_at <= view.now and self._commits.refusing()
 
 
 def state_location(room: VisitorRoom, view: VisitorView, return_url: str | None, token: str) -> str:

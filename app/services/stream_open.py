@@ -18,7 +18,7 @@ from app.services.streams import RETRY, Sink, Stream, Streams, state_frame
 from app.services.visitor import holds_ticket, state_json
 from app.services.visitor_proof import Identifier, Identity, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
-from app.services.visitor_tokens import TokenIssuer
+from app.services.visitor_tokens import TokenIssuer, place_of
 
 RETRY_AFTER_SEC: Final = 30
 _GAUGE: Final = "sse"
@@ -97,9 +97,9 @@ class StreamOpener:
 
     def start(self, opening: Opening, sink: Sink) -> Stream:
         """Serve the stream from now on."""
-        place = (opening.identity.proof.generation, opening.view.ticket)
-        refresh_at = mono() + self._streams.refresh_in_sec(opening.room.id, *place)
-        stream = Stream(sink, opening.identity.proof, *place, location=opening.location, refresh_at=refresh_at)
+        place = place_of(opening.identity.proof.generation, opening.view)
+        refresh_at = mono() + self._streams.refresh_in_sec(opening.room.id, place)
+        stream = Stream(sink, opening.identity.proof, place, location=opening.location, refresh_at=refresh_at)
         self._streams.add(opening.room, stream, opening.view)
         return stream
 
@@ -116,7 +116,7 @@ class StreamOpener:
         if not holds_ticket(view):
             state = state_json(room, view, generation=generation, location=room.destination(return_url))
             return Opening(_first(state), [], room, view, identity, "")
-        place = (generation, view.ticket)
+        place = place_of(generation, view)
         issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
         location = room.destination_with_token(return_url, issued.token)
         extra = b',"token":"%b"' % issued.token.encode()

@@ -18,12 +18,14 @@ import structlog
 
 from app.core.clock import mono, wall_ms
 from app.core.errors import NoRoom, StorageUnavailable
+from app.domain.origins import with_token
 from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import Proof, Reason, ViewState, VisitorView
 from app.services.visitor import shown_values, state_json
 from app.services.visitor_room import VisitorRoom, VisitorRooms
+from app.services.visitor_tokens import Place, TokenIssuer
 
 RETRY: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": hb\n\n"
@@ -68,8 +70,8 @@ class Stream:
 
     sink: Sink
     proof: Proof
-    generation: int
-    ticket: int
+    place: Place
+    """Generation and ticket or handle, by which streams of one holder are told."""
     location: str
     """Where a pass leads: with the token that this stream's response set."""
     refresh_at: float
@@ -82,15 +84,17 @@ class Stream:
     """When anything was written."""
     shown: tuple[object, ...] = ()
     ahead: int = 0
+    """Tickets before this one; places in the pre-queue, before the doors open."""
+    has_number: bool = False
     is_passed: bool = False
     is_told: bool = False
     is_telling: bool = False
     """The engine is being told that the holder knows of his pass."""
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Generation and ticket."""
-        return self.generation, self.ticket
+    def generation(self) -> int:
+        """Generation of the place."""
+        return self.place[0]
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class _Watch:
 
     room: VisitorRoom
     streams: dict[Stream, None] = field(default_factory=dict)
-    places: dict[tuple[int, int], list[Stream]] = field(default_factory=dict)
+    places: dict[Place, list[Stream]] = field(default_factory=dict)
     """Streams by place, oldest first."""
     task: asyncio.Task[None] | None = None
 
@@ -120,8 +124,9 @@ class _Watch:
 class Streams:
     """Registry of this worker. The owner calls ``stop`` before the process ends."""
 
-    def __init__(self, *, engine: Engine, rooms: VisitorRooms, refresh_after_ms: int) -> None:
+    def __init__(self, *, engine: Engine, rooms: VisitorRooms, issuer: TokenIssuer, refresh_after_ms: int) -> None:
         """``refresh_after_ms``: age at which a token is signed anew (``TOKEN_REFRESH_AFTER_MS``)."""
+        self._issuer = issuer
         self._engine = engine
         self._rooms = rooms
         self._refresh_after_sec = refresh_after_ms / 1000
@@ -132,6 +137,7 @@ class Streams:
 
     def add(self, room: VisitorRoom, stream: Stream, view: VisitorView) -> None:
         """Serve a stream whose first frame, showing ``view``, has been written."""
+        stream.has_number = view.ticket != 0
         _note_frame(room, stream, view, mono())
         watch = self._watches.get(room.id)
         if watch is None:
@@ -147,9 +153,9 @@ class Streams:
         if watch is not None:
             watch.remove(stream)
 
-    def refresh_in_sec(self, room_id: str, generation: int, ticket: int) -> float:
+    def refresh_in_sec(self, room_id: str, place: Place) -> float:
         """Seconds until a stream of this place asks its page for a new token: spread by the place (VIS-166)."""
-        spread = int.from_bytes(sha256(f"{room_id}\0{generation}\0{ticket}".encode()).digest()[:4], "big") / (1 << 32)
+        spread = int.from_bytes(sha256(f"{room_id}\0{place[0]}\0{place[1]}".encode()).digest()[:4], "big") / (1 << 32)
         return self._refresh_after_sec * (1 + spread / 10)
 
     async def stop(self) -> None:
@@ -201,12 +207,36 @@ class Streams:
         for stream, answer in zip(asked, answers, strict=True):
             if isinstance(answer, VisitorView):
                 if stream in watch.streams:
-                    _show(watch, stream, answer, now)
+                    self._show(watch, stream, answer, now)
             elif isinstance(answer, StaleRoom | NoRoom):
                 await self._renew_room(watch)
                 return
             elif not isinstance(answer, StorageUnavailable):
                 raise answer
+
+    def _show(self, watch: _Watch, stream: Stream, view: VisitorView, now: float) -> None:
+        """Write a frame if the state differs from the one last shown and the last frame is old enough."""
+        if stream.is_telling:
+            stream.is_told, stream.is_telling = True, False
+        if shown_values(view) == stream.shown:
+            return
+        wait = stream.frame_at + _gap(watch.room, stream) - now
+        if wait > 0:
+            stream.due = min(stream.due, now + wait)
+            return
+        stream.sink.write(_frame_of(watch.room, stream, view, self._drawn(watch.room, stream, view)))
+        _note_frame(watch.room, stream, view, now)
+        if view.state is ViewState.GONE:
+            _close(watch, stream)
+
+    def _drawn(self, room: VisitorRoom, stream: Stream, view: VisitorView) -> bytes:
+        """The ticket's token, in the first frame in which the holder of a handle has a number (ENG-181)."""
+        if not view.ticket or stream.has_number:
+            return b""
+        stream.has_number = True
+        token = self._issuer.token(room.id, (stream.generation, view.ticket))
+        stream.location = with_token(stream.location, token)
+        return b',"token":"%b"' % token.encode()
 
     async def _renew_room(self, watch: _Watch) -> None:
         """The copy is old or the room is gone: take the new one, and end the streams of an earlier generation."""
@@ -227,9 +257,9 @@ def state_frame(state: bytes) -> bytes:
     return b"event: state\ndata: %b\n\n" % state
 
 
-def _frame_of(room: VisitorRoom, stream: Stream, view: VisitorView) -> bytes:
+def _frame_of(room: VisitorRoom, stream: Stream, view: VisitorView, extra: bytes = b"") -> bytes:
     location = room.target if view.state is ViewState.BYPASS else stream.location
-    return state_frame(state_json(room, view, generation=stream.generation, location=location))
+    return state_frame(state_json(room, view, generation=stream.generation, location=location, extra=extra))
 
 
 def gone_view(reason: Reason) -> VisitorView:
@@ -239,22 +269,6 @@ def gone_view(reason: Reason) -> VisitorView:
         joined_at=0, passed_at=0, pass_expires_at=0, claim_until=0, session_expires_at=0, release_per_min=0.0,
         est_is_floor=False, now=wall_ms(), owner_by_cookie=False,
     )  # fmt: skip
-
-
-def _show(watch: _Watch, stream: Stream, view: VisitorView, now: float) -> None:
-    """Write a frame if the state differs from the one last shown and the last frame is old enough."""
-    if stream.is_telling:
-        stream.is_told, stream.is_telling = True, False
-    if shown_values(view) == stream.shown:
-        return
-    wait = stream.frame_at + _gap(watch.room, stream) - now
-    if wait > 0:
-        stream.due = min(stream.due, now + wait)
-        return
-    stream.sink.write(_frame_of(watch.room, stream, view))
-    _note_frame(watch.room, stream, view, now)
-    if view.state is ViewState.GONE:
-        _close(watch, stream)
 
 
 def _is_over(watch: _Watch, stream: Stream, now: float) -> bool:
@@ -276,7 +290,8 @@ def _close(watch: _Watch, stream: Stream) -> None:
 def _note_frame(room: VisitorRoom, stream: Stream, view: VisitorView, now: float) -> None:
     """Remember what a frame has just shown."""
     stream.frame_at = stream.wrote_at = now
-    stream.shown, stream.ahead = shown_values(view), view.ahead
+    stream.shown = shown_values(view)
+    stream.ahead = view.schedule.pre_count if view.handle and view.schedule else view.ahead
     stream.is_passed = view.state is ViewState.PASSED
     stream.is_told = stream.is_told and stream.is_passed
     # A pass has to be marked as told as soon as the frame has left; anything else waits for the gap.

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.domain.estimate import estimated_wait_sec
 from app.domain.refs import ref_of
+from app.domain.tokens import handle_text
 from app.infrastructure.engine_results import Reason, ViewState, VisitorView
 from app.services.visitor_room import VisitorRoom
 
@@ -21,6 +22,9 @@ REASONS: Final = {reason: f',"reason":"{reason.word}"' for reason in Reason}
 
 _IN_LINE: Final = (
     b'%b%b,"ticket":%d,"ref":"%b","position":%d,"ahead":%d,"estWaitSec":%b,"estWaitIsFloor":%b,"joinedAt":%d' + _TAIL
+)
+_PRE_QUEUED: Final = (
+    b'%b%b,"preQueued":true,"preCount":%d,"opensAt":%d,"position":null,"ahead":null,"ref":"%b","joinedAt":%d' + _TAIL
 )
 _PASSED: Final = (
     b'%b%b,"ticket":%d,"ref":"%b","joinedAt":%d,"passedAt":%d,"waitedSec":%d,"passExpiresAt":%d,'
@@ -38,8 +42,8 @@ def needs_location(view: VisitorView) -> bool:
 
 
 def holds_ticket(view: VisitorView) -> bool:
-    """Tell whether the state is that of an owner of a live ticket."""
-    return view.ticket != 0 and view.state < ViewState.BYPASS  # behind it comes only GONE
+    """Tell whether the state is that of an owner of a live ticket, or of a place in the pre-queue."""
+    return view.state < ViewState.BYPASS  # behind it comes only GONE
 
 
 def state_json(
@@ -50,6 +54,8 @@ def state_json(
     ``extra``: further members, each with a comma before it; ``generation`` that of ``view.ticket``.
     """
     head = room.state_head(view.state, view.room_state)
+    if view.handle:
+        return _pre_queued(room, head, extra, generation, view)
     if view.state <= ViewState.SCHEDULED:
         return _in_line(head, extra, ref_of(room.id, generation, view.ticket).encode(), view)
     if view.state is ViewState.GONE:
@@ -85,16 +91,26 @@ def shown_values(view: VisitorView) -> tuple[object, ...]:
         view.pass_expires_at,
         view.claim_until,
         view.session_expires_at,
+        view.schedule,
     )
 
 
 def _in_line(head: bytes, extra: bytes, ref: bytes, view: VisitorView) -> bytes:
-    """``waiting`` and ``paused``, and ``scheduled`` for a ticket that was in line before the schedule."""
+    """``waiting`` and ``paused``, and ``scheduled`` for a ticket: in line before the schedule, or behind the draw."""
     ahead = view.ahead
+    if view.schedule is not None:
+        extra += b',"preQueued":false,"preCount":%d,"opensAt":%d' % (view.schedule.pre_count, view.schedule.opens_at)
     estimate = estimated_wait_sec(ahead, view.release_per_min) if view.state is ViewState.WAITING else None
     wait = b"null" if estimate is None else b"%d" % estimate
     floor = _BOOL[view.est_is_floor and estimate is not None]
     return _IN_LINE % (head, extra, view.ticket, ref, ahead + 1, ahead, wait, floor, view.joined_at, view.now)
+
+
+def _pre_queued(room: VisitorRoom, head: bytes, extra: bytes, generation: int, view: VisitorView) -> bytes:
+    """``scheduled`` for a place in the pre-queue: no number, no position (VIS-184)."""
+    opens_at, pre_count = view.schedule or (0, 0)
+    ref = ref_of(room.id, generation, handle_text(view.handle)).encode()
+    return _PRE_QUEUED % (head, extra, pre_count, opens_at, ref, view.joined_at, view.now)
 
 
 _IS_LOCATED: Final = tuple(

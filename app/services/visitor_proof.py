@@ -15,7 +15,7 @@ from typing import Final
 
 from app.domain.client_address import Client
 from app.domain.fingerprint import fingerprints
-from app.domain.tokens import Cause, Claims, VisitorTokens
+from app.domain.tokens import Cause, Claims, VisitorTokens, handle_bytes
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_results import Presented, Proof, ViewState, VisitorView
 from app.services.visitor_counts import VisitorCounts
@@ -100,13 +100,12 @@ class Identifier:
         presented = Presented.REFUSED if visitor.tokens else Presented.NONE
         for text in visitor.tokens:
             verdict = self._tokens.verify(text, room.id, now_ms)
-            if type(verdict) is not Claims or verdict.handle:
-                # A handle is a place in a pre-queue; no room of this build has one.
-                self._counts.rejected_token(room.id, verdict if isinstance(verdict, Cause) else Cause.MALFORMED)
+            if isinstance(verdict, Cause):
+                self._counts.rejected_token(room.id, verdict)
                 refused = True
             elif claims is None:
                 claims, token, presented = verdict, text, _VALID
-            elif verdict[:3] != claims[:3] and all(verdict[:3] != other[0][:3] for other in others):
+            elif verdict[:4] != claims[:4] and all(verdict[:4] != other[0][:4] for other in others):
                 others.append((verdict, text))
         proof = _proof(room, visitor, presented, claims)
         if not others and len(visitor.sessions) <= 1:
@@ -152,7 +151,7 @@ class Identifier:
 
 
 def _is_live(view: VisitorView) -> bool:
-    return view.ticket != 0 and view.state is not ViewState.GONE
+    return view.state < ViewState.BYPASS
 
 
 def _with_session(visitor: Visitor, value: str) -> Visitor:
@@ -163,6 +162,9 @@ def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Cl
     """Digests of what was presented."""
     digests, client, sessions, doors = room.digests, visitor.client, visitor.sessions, visitor.doors
     strict, loose = fingerprints(digests, client, visitor.agent)
+    handle = b""
+    if claims is not None and claims.handle:
+        presented, handle = Presented.HANDLE, handle_bytes(claims.handle)
     return Proof(
         presented,
         0 if claims is None else claims.generation,
@@ -171,5 +173,6 @@ def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Cl
         strict,
         loose,
         b"".join(map(digests.door, doors[:MAX_DOORS])) if doors else b"",
+        handle,
         is_loose_proof=client.declared,
     )

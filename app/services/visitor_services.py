@@ -62,14 +62,16 @@ class VisitorServices:
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
-        streams = Streams(engine=engine, rooms=found, refresh_after_ms=tokens.refresh_after_ms)
+        streams = Streams(engine=engine, rooms=found, issuer=issuer, refresh_after_ms=tokens.refresh_after_ms)
         return cls(
             rooms=found,
             join=JoinService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
                 identifier=identifier, issuer=issuer, counts=counts,
             ),
-            status=StatusService(engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens),
+            status=StatusService(
+                engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits
+            ),
             check=CheckService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
                 identifier=identifier, issuer=issuer, counts=counts,

@@ -10,9 +10,18 @@ from typing import NamedTuple
 
 from app.core.clock import wall_ms
 from app.domain.cookies import CookiePolicy, RoomCookies, surplus_rooms
-from app.domain.tokens import Claims, VisitorTokens
+from app.domain.tokens import Claims, VisitorTokens, handle_text
+from app.infrastructure.engine_results import VisitorView
 from app.services.visitor_proof import Identifier, Identity, Visitor
 from app.services.visitor_room import VisitorRoom
+
+Place = tuple[int, int | str]
+"""Generation, and the ticket's number or the handle's text."""
+
+
+def place_of(generation: int, view: VisitorView) -> Place:
+    """What a view shows its owner: his ticket, or his place in the pre-queue."""
+    return generation, view.ticket or handle_text(view.handle)
 
 
 class Issued(NamedTuple):
@@ -32,14 +41,22 @@ class TokenIssuer:
         self._identifier = identifier
         self._cookies = cookies
 
-    def is_due(self, identity: Identity, now_ms: int) -> bool:
-        """Tell whether the token that was presented has to be signed anew."""
-        return identity.claims is not None and self._tokens.is_due(identity.claims, now_ms)
+    def is_due(self, identity: Identity, now_ms: int, ticket: int = 0) -> bool:
+        """Tell whether the token that was presented has to be signed anew: it is old, or one of a handle that has
+        become ``ticket`` (ENG-181)."""
+        claims = identity.claims
+        return claims is not None and ((ticket > 0 and claims.handle != "") or self._tokens.is_due(claims, now_ms))
 
-    def issue(self, room: VisitorRoom, visitor: Visitor, place: tuple[int, int], session: str | None) -> Issued:
-        """Token of ``place`` (generation, ticket). ``session``: the ``qms_`` value to set beside it, if any."""
-        generation, ticket = place
-        token = self._tokens.sign(room.id, generation, ticket, wall_ms())
+    def token(self, room_id: str, place: Place) -> str:
+        """Token of ``place``, issued now."""
+        generation, what = place
+        if isinstance(what, str):
+            return self._tokens.sign_handle(room_id, generation, what, wall_ms())
+        return self._tokens.sign(room_id, generation, what, wall_ms())
+
+    def issue(self, room: VisitorRoom, visitor: Visitor, place: Place, session: str | None) -> Issued:
+        """Token of ``place`` with its cookies. ``session``: the ``qms_`` value to set beside it, if any."""
+        token = self.token(room.id, place)
         scheme = visitor.client.scheme
         cookies = [room.cookies.ticket(token, scheme)]
         if session is not None:
@@ -50,7 +67,7 @@ class TokenIssuer:
         return Issued(token, cookies)
 
     async def renew(
-        self, room: VisitorRoom, visitor: Visitor, identity: Identity, place: tuple[int, int], *, by_cookie: bool
+        self, room: VisitorRoom, visitor: Visitor, identity: Identity, place: Place, *, by_cookie: bool
     ) -> Issued:
         """Token of an owner's ``place`` signed anew; the cookie that proved him is prolonged with it."""
         session = await self._identifier.own_session(room, visitor, identity) if by_cookie else None

@@ -52,6 +52,23 @@ async def purge(call: Call) -> HTTPResponse:
     return reply({"ok": True, "roomId": room_id, "purged": {"waiting": waiting, "preQueue": pre_queue}})
 
 
+async def schedule(call: Call) -> HTTPResponse:
+    """``{"opensAt": …, "preQueueMaxPerIp": …}``, either or both; answered after the commit."""
+    saved = await call.qm.line_service.schedule(call.args[0], call.body(), actor=call.principal.name)
+    if saved.changed:
+        config, figures = saved.view.room.config, saved.view.figures
+        tell(
+            call,
+            "room_scheduled",
+            room=config.id,
+            opens_at=config.opens_at,
+            fields=",".join(saved.changed),
+            pre_queue=None if figures is None else figures.pre_queue,
+            drawn_at_once=saved.drawn or 0,
+        )
+    return reply(saved_json(saved))
+
+
 async def eject(call: Call) -> HTTPResponse:
     """``{"ticket": n}``: cancel its pass and session; answered after the commit."""
     room_id = call.args[0]
@@ -74,5 +91,6 @@ ROUTES: Final = (
     Route("POST", "rooms/<id>/rate", set_rate, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/flush", flush, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/purge", purge, role=Role.OPERATOR),
+    Route("POST", "rooms/<id>/schedule", schedule, role=Role.OPERATOR),
     Route("POST", "rooms/<id>/eject", eject, role=Role.OPERATOR),
 )

@@ -46,7 +46,7 @@ async def delete_room(call: Call) -> HTTPResponse:
     tell(call, "room_deleted", room=room_id, generation=deleted.generation)
     dropped = {
         "waiting": deleted.waiting,
-        "preQueue": 0,
+        "preQueue": deleted.pre_queue,
         "passes": deleted.passes,
         "sessions": deleted.sessions,
     }
@@ -55,7 +55,8 @@ async def delete_room(call: Call) -> HTTPResponse:
 
 def saved_json(saved: Saved) -> dict[str, object]:
     """What every change of a room answers."""
-    return {"room": room_object(saved.view), "changed": saved.changed, "warnings": saved.warnings}
+    answer: dict[str, object] = {"room": room_object(saved.view), "changed": saved.changed, "warnings": saved.warnings}
+    return answer if saved.drawn is None else answer | {"drawn": saved.drawn}
 
 
 ROUTES: Final = (

@@ -266,11 +266,11 @@ async def test_it_asks_the_page_to_come_again_before_its_token_is_old(site: Site
     await until(_is_over(reader))
 
     assert reader.frames[-1] == b"event: refresh\ndata: {}\n\n"
-    spread = [site.visitor.streams.refresh_in_sec("shop", 1, n) for n in range(1, 1001)]
+    spread = [site.visitor.streams.refresh_in_sec("shop", (1, n)) for n in range(1, 1001)]
     assert min(spread) >= 1.0
     assert max(spread) <= 1.1
     assert len({round(value, 3) for value in spread}) > 50
-    assert spread == [site.visitor.streams.refresh_in_sec("shop", 1, n) for n in range(1, 1001)]
+    assert spread == [site.visitor.streams.refresh_in_sec("shop", (1, n)) for n in range(1, 1001)]
 
 
 async def test_it_keeps_six_streams_of_one_place(site: Site, browser: Browser) -> None:

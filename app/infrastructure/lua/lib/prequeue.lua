@@ -16,8 +16,8 @@ function qm.view_place(R, p, rec, proof)
   local state, why = qm.place_state(R, p, rec)
   if state == T.WAITING then
     local marks = proof == 2 and 2 or 0
-    local joined = qm.joined_of(rec)
-    return pack(qm.VIEW_FORMAT, V.SCHEDULED, REASON.SCHEDULED, marks, 0, 0, 0, 0, 0, joined, 0), V.SCHEDULED
+    return pack("<BBBxI4", V.SCHEDULED, REASON.SCHEDULED, marks, 0) .. sub(rec, 73, 88)
+      .. pack("<I8I8", qm.joined_of(rec), 0), V.SCHEDULED
   end
   if state ~= T.EJECTED then return qm.view_gone(REASON.EXPIRED) end
   return pack(qm.VIEW_FORMAT, V.GONE, REASON.EJECTED, why == qm.WHY.PURGE and 1 or 0, 0, 0, 0, 0, 0, 0, 0), V.GONE

@@ -1,6 +1,7 @@
 -- What a visitor may know of a ticket (VisitorView of engine_results.py), 40 bytes: state u8, reason u8, marks u8
 -- (1 by purge, 2 owner by cookie), pad, ticket, ahead, passEnd, claimEnd, sessionEnd (u32; ends in ds), joinedAt,
--- passedAt (u64, wall ms). engine_pack.py unpacks it.
+-- passedAt (u64, wall ms). engine_pack.py unpacks it. Of a place in the pre-queue (SCHEDULED, ticket 0) the four fields
+-- behind the ticket are the 16 bytes of its handle (lib/prequeue.lua).
 
 local FORMAT = "<BBBxI4I4I4I4I4I8I8"
 qm.VIEW_FORMAT = FORMAT
