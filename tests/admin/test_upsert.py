@@ -39,6 +39,27 @@ async def test_a_room_cannot_be_renamed(process: Process) -> None:
     assert [(view.room.id, view.room.config.name) for view in await process.service.views()] == [("shop", "Shop")]
 
 
+async def test_it_replaces_lists_and_objects_whole(process: Process) -> None:
+    rule = {"id": "a", "action": "protect", "pattern": "/a"}
+    await save(
+        process, targetUrl=TARGET, returnOrigins=["https://a.example", "https://b.example"], rules=[rule],
+        autoActivate={"enabled": True, "joinsPerMin": 5, "sustainSec": 7},
+    )  # fmt: skip
+
+    saved = await save(
+        process, returnOrigins=["https://c.example"], rules=[{**rule, "id": "b"}], autoActivate={"enabled": True}
+    )
+
+    shown = room_object(saved.view)
+    assert shown["returnOrigins"] == ["https://c.example"]
+    assert [kept["id"] for kept in shown["rules"]] == ["b"]
+    given = {"enabled": True, "joinsPerMin": 120, "sustainSec": 60, "releaseAfterSec": 300}
+    assert {name: shown["autoActivate"][name] for name in given} == given
+    assert saved.changed == ("returnOrigins", "rules", "autoActivate")
+    cleared = await save(process, returnOrigins=[], rules=[], autoActivate=None)
+    assert {cleared.view.room.config.rules, cleared.view.room.config.return_origins} == {()}
+
+
 @pytest.mark.req("ENG-058")
 async def test_it_answers_the_room_as_it_is_after_the_change(process: Process) -> None:
     made = await save(process, targetUrl=TARGET, presenceSec=5)

@@ -131,6 +131,23 @@ async def assert_facts_add_up(world: World) -> None:
     assert without_fresh(folded) == without_fresh(live)
 
 
+async def test_it_works_for_a_user_who_may_not_ask_valkey_about_itself(world: World, valkey_url: str) -> None:
+    """Each release then compares for itself."""
+    name = world.prefix.rstrip(":")
+    await world.valkey.execute("ACL", "SETUSER", name, "on", ">pw", "~*", "&*", "+@all", "-info")
+    closed = World(await Valkey.connect(valkey_url + f"?username={name}&password=pw"), world.prefix)
+    try:
+        await closed.create(rate_per_minute=0)
+        (browser,) = await closed.joined()
+        view = await closed.status(browser)
+        mark = await world.valkey.execute("EXISTS", world.keys.verified)
+    finally:
+        await closed.valkey.close()
+        await world.valkey.execute("ACL", "DELUSER", name)
+
+    assert (view.state, mark) == (ViewState.WAITING, 0)
+
+
 async def test_it_answers_nothing_after_a_real_restart_of_valkey_before_it_was_compared(tmp_path: Path) -> None:
     stores = PrivateStores(data_dir=tmp_path)
     stores.start()

@@ -1,9 +1,10 @@
 -- Opening a room for one call: R holds the header `h`, the key bases `p` and `g`, the clock `ds`, and what is to be
 -- written at the end (close.lua).
 
-local call, find, match, sub, tonumber_
+local call, try, find, match, sub, tonumber_, type_
 qm.bind(function()
-  call, find, match, sub, tonumber_ = redis.call, string.find, string.match, string.sub, tonumber
+  call, try, find, match, sub = redis.call, redis.pcall, string.find, string.match, string.sub
+  tonumber_, type_ = tonumber, type
 end)
 
 -- Header keys of rooms whose live state was compared with the journal since this Valkey process took the library in.
@@ -12,18 +13,21 @@ end)
 -- header tells those of other releases: it holds the name of the life in which the comparison was made.
 local verified = {}
 
--- Name of this Valkey's present life: another one after a restart, and after a replica was promoted.
+-- Name of this Valkey's present life: another one after a restart, and after a replica was promoted. Nil where INFO is
+-- closed to us: then each release compares for itself.
 local function life()
-  local info = call("INFO", "server", "replication")
-  return (match(info, "run_id:(%x+)") or "") .. ":" .. (match(info, "master_replid:(%x+)") or "")
+  local info = try("INFO", "server", "replication")
+  if type_(info) ~= "string" then return nil end
+  local run, stream = match(info, "run_id:(%x+)"), match(info, "master_replid:(%x+)")
+  return run and stream and run .. ":" .. stream
 end
 
 -- Notes that the room behind `key` may answer, or no longer.
 function qm.room_verify(key, is_verified)
   verified[key] = is_verified or nil
-  local mark = sub(key, 1, -2) .. "v"
-  if is_verified then
-    call("SET", mark, life())
+  local mark, now = sub(key, 1, -2) .. "v", is_verified and life()
+  if now then
+    call("SET", mark, now)
   else
     call("DEL", mark)
   end
