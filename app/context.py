@@ -17,6 +17,7 @@ from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
@@ -36,6 +37,7 @@ from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.sites import Sites
 from app.services.tally import Tally
+from app.services.tickets import TicketLookup
 from app.services.visitor_services import VisitorServices
 from app.services.waiting_page import WaitingPage
 
@@ -54,6 +56,7 @@ class AppContext:
     visitor: VisitorServices
     room_service: RoomService
     line_service: LineService
+    tickets: TicketLookup
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
@@ -146,6 +149,7 @@ class AppContext:
             ),
             room_service=room_service,
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
+            tickets=TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader)),
             sessions=sessions,
             access=Access(
                 admin_key=admin_key,

@@ -111,9 +111,10 @@ class RoomUpdated:
 
 @dataclass(frozen=True, slots=True)
 class RoomDeleted:
-    """End of a generation."""
+    """End of a generation. ``last_ticket``: highest number it issued."""
 
     actor: str
+    last_ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +381,11 @@ def _decode_created(body: bytes) -> RoomCreated:
     return RoomCreated(raw["config"], bytes.fromhex(raw["salt"]), raw["actor"], raw["gen"], raw["cfg_ver"])
 
 
+def _decode_deleted(body: bytes) -> RoomDeleted:
+    raw = ujson.loads(body)
+    return RoomDeleted(raw["actor"], raw.get("last_ticket", 0))
+
+
 def _encode_updated(fact: RoomUpdated) -> bytes:
     return _json(
         {
@@ -502,7 +508,7 @@ _TYPE_OF: Final[dict[type, FactType]] = {
 _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
     FactType.ROOM_CREATED: _encode_created,
     FactType.ROOM_UPDATED: _encode_updated,
-    FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor}),
+    FactType.ROOM_DELETED: lambda f: _json({"actor": f.actor, "last_ticket": f.last_ticket}),
     FactType.JOINED: lambda f: (
         _JOINED.pack(f.ticket, f.ip, f.net, f.address, f.cookie, f.strict, f.loose) + f.from_loose
     ),
@@ -530,7 +536,7 @@ _ENCODE: Final[dict[FactType, Callable[[Any], bytes]]] = {
 _DECODE: Final[dict[int, Callable[[bytes], FactBody]]] = {
     FactType.ROOM_CREATED: _decode_created,
     FactType.ROOM_UPDATED: _decode_updated,
-    FactType.ROOM_DELETED: lambda b: RoomDeleted(ujson.loads(b)["actor"]),
+    FactType.ROOM_DELETED: _decode_deleted,
     FactType.SCHEDULED: doors.decode_scheduled,
     FactType.PREJOINED: doors.decode_prejoined,
     FactType.DRAW_BEGUN: doors.decode_draw_begun,

@@ -45,7 +45,7 @@ from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
 from app.domain.fold_churn import PlaceLeft, give_all_back, note_left, threshold
 from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
 from app.domain.fold_marks import marks_after, marks_of_new_room
-from app.domain.layout import CHUNK, DOOR_BYTES, PLACE_BYTES, TICKET_BYTES, DoorRecord, Flag
+from app.domain.layout import CHUNK, DOOR_BYTES, PLACE_BYTES, RING_PLACES, TICKET_BYTES, DoorRecord, Flag
 from app.domain.ticket_state import TicketState
 
 JournalRow = Sequence[Any]
@@ -76,6 +76,7 @@ _PLACE_AT, _PLACE_BYTES = 14, 10
 _DOOR_WORDS: Final = DOOR_BYTES // 4
 _USED_AT: Final = 16 // 4
 """Place of usedAt among the words of a door record."""
+_LIVE: Final = frozenset({TicketState.WAITING, TicketState.PASSED, TicketState.ACTIVE})
 
 
 class BrokenJournal(ValueError):
@@ -116,6 +117,10 @@ class RoomFold:
     left: list[PlaceLeft] = field(default_factory=list)
     """Places that were left lately."""
     pre_queue: DoorsFold = field(default_factory=DoorsFold)
+    ended_count: int = 0
+    """Tickets that ended and kept their times."""
+    ring: bytearray = field(default_factory=bytearray)
+    """Numbers (u32) of the last RING_PLACES of them; the next goes to place ``ended_count`` % RING_PLACES (ENG-243)."""
 
     def feed(self, rows: Iterable[JournalRow]) -> None:
         """Apply facts. UnknownFact: a type or ``lv`` of a newer build, or a damaged body; never skipped (ENG-251)."""
@@ -389,16 +394,30 @@ class RoomFold:
         self.tickets[place + 1] &= ~_GONE_WITH_THE_TICKET & 0xFF
         self.tickets[place + 2] = why
         self.froms.pop(n, None)
+        if state is TicketState.EXPIRED:
+            self._note_end(n)
+
+    def _note_end(self, n: int) -> None:
+        """Ticket n takes a place in the ring; the one that had it before loses its times."""
+        at = self.ended_count % RING_PLACES * 4
+        old = int.from_bytes(self.ring[at : at + 4], "little")
+        if old and self.tickets[(old - 1) * TICKET_BYTES] not in _LIVE:
+            self._drop_times(old)
+        self.ring[at : at + 4] = n.to_bytes(4, "little")
+        self.ended_count += 1
+
+    def _drop_times(self, n: int) -> None:
+        place, at = (n - 1) * TICKET_BYTES, (n - 1) * DOOR_BYTES
+        self.tickets[place + 8 : place + 14] = bytes(6)
+        if at < len(self.doors):
+            self.doors[at : at + 6] = bytes(6)
 
     def _eject(self, n: int) -> None:
         """An ejected ticket keeps its number and owner, and no times (ENG-243)."""
         place = self._known(n)
         self.froms.pop(n, None)
         self.tickets[place : place + 4] = bytes((TicketState.EJECTED, 0, Why.EJECTED, 0))
-        self.tickets[place + 8 : place + 14] = bytes(6)
-        at = (n - 1) * DOOR_BYTES
-        if at < len(self.doors):
-            self.doors[at : at + 6] = bytes(6)
+        self._drop_times(n)
 
     def _put_door(self, n: int, door: DoorRecord) -> None:
         place = (n - 1) * DOOR_BYTES

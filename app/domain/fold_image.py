@@ -24,7 +24,7 @@ from app.domain.room_codec import config_from_json, config_to_json, field_text
 from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
-"""``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"pn"|"hm", offset, bytes)`` a piece of a string ·
+"""``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"lp"|"pn"|"hm", offset, bytes)`` a piece of a string ·
 ``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
 ``("in"|"ipn", [(/48 4, entries), …])`` · ``("x0"|"x1", [(address 8, leaves), …])`` ·
 ``("vi"|"vip", [place that goes on counting, …])`` · ``("u"|"ut", [(address 8, slots), …])`` ·
@@ -92,6 +92,7 @@ class RoomImage:
         yield from _chunks("d", self.records.doors, CHUNK * DOOR_BYTES)
         yield from _pieces("r", self.removed)
         yield from _pieces("c", self.ended())
+        yield from _pieces("lp", bytes(self.records.ring))
         yield from _slices("o", _owners(self.records))
         churn = churn_of(self.records.left, self.records.created_at, self.records.now_ms, self.records.ds)
         for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
@@ -182,6 +183,7 @@ def _counted(fold: RoomFold, states: bytes, removed: int) -> dict[str, float]:
         "created_at": fold.created_at,
         "updated_at": fold.updated_at,
         "last_ticket": fold.last_ticket,
+        "ended": fold.ended_count,
         "head": fold.head,
         "purge_up_to": fold.purges[-1][1] if fold.purges else 0,
         "removed": removed,

@@ -18,6 +18,9 @@ LAYOUT: Final = 1
 CHUNK: Final = 1024
 """Records in one chunk: ticket n is record (n − 1) % CHUNK of chunk (n − 1) // CHUNK."""
 
+RING_PLACES: Final = 50_000
+"""Tickets that are over and keep their times (``qm.RING_PLACES``)."""
+
 HEADER_SLOTS: Final = 56
 
 HEADER_FIELDS: Final = (

@@ -20,8 +20,21 @@ def ref_of(room_id: str, generation: int, place: int | str) -> str:
     The three parts are joined by NUL bytes, numbers in decimal, a handle as its token has it (ENG-245). Remembered: a
     page asks again every few seconds.
     """
-    first = int.from_bytes(sha256(f"{room_id}\0{generation}\0{place}".encode()).digest()[:4], "big") >> 2
+    first = ref_number(room_id, generation, place)
     return _PAIRS[first >> 20] + _PAIRS[(first >> 10) & 1023] + _PAIRS[first & 1023]
+
+
+def ref_number(room_id: str, generation: int, place: int | str) -> int:
+    """The 30 bits of a ref as a number; ``number_of`` reads the same from its text."""
+    return int.from_bytes(sha256(f"{room_id}\0{generation}\0{place}".encode()).digest()[:4], "big") >> 2
+
+
+def number_of(ref: str) -> int:
+    """The 30 bits of a ref as ``read_ref`` gives it."""
+    number = 0
+    for char in ref:
+        number = number << 5 | _ALPHABET.index(char)
+    return number
 
 
 def read_ref(text: str) -> str | None:

@@ -143,6 +143,14 @@ class RoomKeys:
         """String: state of the pre-queue and its draw (layout.PRE)."""
         return f"{self.base}{gen}:hm"
 
+    def ring_of_ended(self, gen: int) -> str:
+        """String: numbers (u32) of the last 50,000 tickets that are over, which keep their times."""
+        return f"{self.base}{gen}:lp"
+
+    def kept_times(self, gen: int) -> str:
+        """Hash: number → times of those of them whose record was dropped."""
+        return f"{self.base}{gen}:lt"
+
     def hour(self, gen: int) -> str:
         """String: what the room did in the running hour (domain/hour_record.py)."""
         return f"{self.base}{gen}:s"

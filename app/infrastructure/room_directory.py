@@ -18,6 +18,7 @@ import structlog
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import EpochMs, Generation, RoomId, is_room_id
+from app.domain.facts import RoomDeleted, decode_body
 from app.domain.room import Room
 from app.domain.room_codec import config_from_json
 from app.infrastructure.engine_errors import RoomFenced
@@ -143,6 +144,12 @@ class RoomDirectory:
     async def last_generation(self, room_id: RoomId) -> int:
         """Generation of the last room under this id by the journal; 0 = there was none."""
         return int(await self._postgres.fetchval(QUERIES["directory_last_generation"], room_id) or 0)
+
+    async def issued(self, room_id: RoomId, generation: int) -> int:
+        """Highest number that an ended generation gave out; 0 = there was none, or no such generation."""
+        row = await self._postgres.fetchrow(QUERIES["directory_last_fact"], room_id, generation)
+        fact = None if row is None else decode_body(row["type"], row["lv"], row["body"])
+        return fact.last_ticket if isinstance(fact, RoomDeleted) else 0
 
     async def start(self) -> None:
         """Read the list and begin to keep it fresh. With both stores away it starts all the same and goes on trying."""

@@ -1,4 +1,4 @@
-"""Questions about a room that change nothing: a trial of its rules (05, section 12)."""
+"""Questions about a room that change nothing: a visitor's ticket, a trial of its rules (05, sections 11 and 12)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ from typing import Final
 
 from sanic.response import HTTPResponse
 
+from app.core.errors import InvalidField
 from app.domain.roles import Role
 from app.services.rule_trial import try_rules
 from blueprints.admin.routing import Call, Route, reply
+
+
+async def read_ticket(call: Call) -> HTTPResponse:
+    """One ticket by its number, or by a ref."""
+    return reply(await call.qm.tickets.by_path(*call.args))
+
+
+async def find_ticket(call: Call) -> HTTPResponse:
+    """``?ref=`` or ``?q=``: whatever a visitor read out."""
+    named = [name for name in ("ref", "q") if name in call.query]
+    if len(named) != 1:
+        raise InvalidField("q", "Send one of ref and q", fields=named or ["q"])
+    find = call.qm.tickets.by_ref if named == ["ref"] else call.qm.tickets.by_query
+    return reply(await find(call.args[0], call.query[named[0]]))
 
 
 async def test_rules(call: Call) -> HTTPResponse:
@@ -16,4 +31,8 @@ async def test_rules(call: Call) -> HTTPResponse:
     return reply(await try_rules(call.qm.room_service, call.args[0], call.body()))
 
 
-ROUTES: Final = (Route("POST", "rooms/<id>/rules/test", test_rules, role=Role.VIEWER),)
+ROUTES: Final = (
+    Route("GET", "rooms/<id>/tickets", find_ticket, role=Role.VIEWER, query=frozenset({"ref", "q"})),
+    Route("GET", "rooms/<id>/tickets/<n>", read_ticket, role=Role.VIEWER),
+    Route("POST", "rooms/<id>/rules/test", test_rules, role=Role.VIEWER),
+)

@@ -73,3 +73,27 @@ def test_it_warns_in_a_trial_of_pages_nobody_is_sent_back_to(owner: Caller, stra
         ("page_origin_not_returnable", "https://b.example"),
         ("checks_without_url", None),
     ]
+
+
+@pytest.mark.req("ENG-238", "ADM-171", "ADM-184")
+def test_it_looks_a_visitor_up_for_an_operator(owner: Caller, stranger: Caller, room: str) -> None:
+    path = f"/api/admin/rooms/{room}/tickets"
+    owner("POST", f"/api/admin/rooms/{room}/rate", {"rate": 0})
+    owner("POST", f"/api/admin/rooms/{room}/pause")
+    joined = stranger("POST", "/api/join", {"roomId": room}).json()
+
+    by_number = owner("GET", f"{path}/{joined['ticket']}")
+    by_ref = owner("GET", path, params={"ref": joined["ref"]})
+    by_query = owner("GET", path, params={"q": f"{joined['ref'][:3]}-{joined['ref'][3:]}"}).json()
+
+    assert (by_number.status_code, by_number.json()["state"]) == (200, "waiting")
+    assert by_ref.json()["ticket"] == by_query["ticket"] == joined["ticket"]
+    assert by_query["joinedAt"] == joined["joinedAt"]
+    assert joined["token"] not in by_number.text
+    assert code(owner("GET", path)) == (400, "invalid_q")
+    assert code(owner("GET", path, params={"q": "1", "ref": "K7Q2MX"})) == (400, "invalid_q")
+    assert code(owner("GET", path, params={"ref": "x"})) == (400, "invalid_ref")
+    assert code(owner("GET", f"{path}/x")) == (400, "invalid_ticket")
+    assert code(owner("GET", path, params={"ticket": "1"})) == (400, "unknown_field")
+    assert code(owner("GET", "/api/admin/rooms/nobody/tickets/1")) == (404, "no_room")
+    assert code(stranger("GET", f"{path}/1")) == (401, "unauthorized")

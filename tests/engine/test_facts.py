@@ -39,7 +39,7 @@ FLUSHED = Promoted(PromotedBy.FLUSH, AT, AT + 1, (Run(1, 5, 3), Run(6, 900, 2)),
 EVERY: list[FactBody] = [
     RoomCreated({"id": "shop", "name": "é/"}, bytes(range(16)), "op", 3, 1),
     RoomUpdated({"rate_per_minute": 9, "max_concurrent": None}, "système", "autotune", 2, AT),
-    RoomDeleted("op"),
+    RoomDeleted("op", 4_000_000),
     Joined(7, b"i" * 16, b"a" * 8, b"c" * 16, b"s" * 16, b"l" * 16, 256),
     JoinWithdrawn(7, 2**33),
     Promoted(1, AT, AT + 1, (Run(1, 5, 3), Run(7, 1, 0))),

@@ -145,7 +145,7 @@ async def test_it_drops_everybody_with_a_deletion(world: World) -> None:
     assert (write.code, write.waiting, write.passes, write.sessions) == (WriteCode.DELETED, 2, 1, 1)
     assert again.code is WriteCode.NO_ROOM
     assert await world.admin.read(ROOM) is None
-    assert (await world.facts(RoomDeleted)) == [RoomDeleted("op")]
+    assert (await world.facts(RoomDeleted)) == [RoomDeleted("op", 4)]
     names = await world.valkey.execute("KEYS", world.keys.base.replace("{", "\\{") + "*")
     assert sorted(names) == sorted(k.encode() for k in (world.keys.header, world.keys.outbox, world.keys.verified))
 

@@ -53,6 +53,9 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
             if record.state == TicketState.WAITING and n > header["purge_up_to"]
         ],
         "due": sorted(int(n) for n in due),
+        "ring": sorted(
+            n for (n,) in struct.iter_unpack("<I", await valkey.execute("GET", keys.ring_of_ended(gen)) or b"")
+        ),
     }
 
 

@@ -215,6 +215,23 @@ def test_it_takes_sixteen_for_a_cap_that_was_never_stored_and_null_for_none() ->
     assert (never.image().config.queue_max_per_ip, none.image().config.queue_max_per_ip) == (16, None)
 
 
+@pytest.mark.req("ENG-243")
+def test_it_keeps_the_times_of_the_last_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.domain.fold.RING_PLACES", 3)
+    story = Story().join(*range(1, 8)).promote(1).promote(2).tell(Ejected(7, 1, "ann"))
+    image = story.tell(Lapsed(Why.PASS_OVER, (1, 2)), Left((3, 4)), JoinWithdrawn(5, 6), Left((6,))).image()
+
+    fold = image.records
+    kept = {n: (ticket(fold, n).joined_at > 0, n < 3 and fold.door(n).passed_at > 0) for n in range(1, 8)}
+    assert kept == {
+        1: (False, False), 2: (False, False), 3: (True, False), 4: (True, False), 5: (True, False), 6: (True, False),
+        7: (False, False),
+    }  # fmt: skip
+    assert header(image)["ended"] == 5
+    assert [write for write in image.writes() if write[0] == "lp"] == [("lp", 0, struct.pack("<3I", 4, 6, 3))]
+    assert RoomFold(NOW).ring == b""
+
+
 def test_it_leaves_a_tombstone_of_a_deleted_room() -> None:
     image = Story().join(1, 2).tell(RoomDeleted("ann")).image()
 

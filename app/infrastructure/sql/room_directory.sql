@@ -15,3 +15,10 @@ WHERE room = ANY($1::text[]) AND deleted_at IS NULL;
 SELECT gen
 FROM rooms
 WHERE room = $1;
+
+-- name: directory_last_fact
+-- Type, version and body of a generation's last fact; of an ended one that is room_deleted.
+SELECT e.type, e.lv, e.body
+FROM room_heads h
+JOIN events e ON e.room = h.room AND e.gen = h.gen AND e.seq = h.seq
+WHERE h.room = $1 AND h.gen = $2;

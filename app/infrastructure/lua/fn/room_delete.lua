@@ -12,7 +12,7 @@ qm.fn("room_delete", { "allow-oom" }, function(keys, args)
   local h = R.h
   local places, waiting = qm.places_held(R), qm.waiting_told(R)
   local passes, sessions = h.pending + h.passes_out, h.active
-  local seq = qm.fact(R, qm.FACT.ROOM_DELETED, '{"actor":' .. args[1] .. "}")
+  local seq = qm.fact(R, qm.FACT.ROOM_DELETED, '{"actor":' .. args[1] .. ',"last_ticket":' .. h.last_ticket .. "}")
   redis.call("DEL", R.p .. "cfg", R.p .. "k")
   redis.call("HSET", R.p .. "gc", h.gen, math.max(h.last_ticket, h.places))
   h.deleted, h.updated_at = 1, h.wall

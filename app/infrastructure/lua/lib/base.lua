@@ -13,7 +13,7 @@ qm.PLACE_BYTES = 96
 -- Names of a generation's keys besides its chunks of records; they go when it ends and when it is rebuilt.
 qm.OF_GENERATION = {
   "o", "i", "in", "vi", "vip", "x0", "x1", "y0", "y1", "r", "e", "w", "wb", "u", "ut", "fl", "pu", "a0", "a1", "hx",
-  "ip", "ipn", "pn", "hm", "c", "fs", "f", "sa",
+  "ip", "ipn", "pn", "hm", "c", "fs", "f", "sa", "lp", "lt",
 }
 -- Those of its statistics, which a rebuild keeps when they are there.
 qm.OF_STATISTICS = { "n", "s", "sh" }

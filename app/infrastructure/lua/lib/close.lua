@@ -41,6 +41,7 @@ function qm.room_close(R)
   if before and (qm.depth(R) < before or h.active < R.active_before) then
     qm.hour_peak(qm.hour_open(R), before, R.active_before)
   end
+  if R.ring then qm.ring_save(R) end
   if R.waits then qm.waits_save(R) end
   if R.hour then qm.hour_save(R) end
   if R.judged then qm.squatters_save(R) end

@@ -42,6 +42,7 @@ end
 -- Ends ticket n, which is WAITING, PASSED or ACTIVE. The fact is the caller's.
 function qm.finish(R, n, rec, state, why)
   qm.give_up(R, n, rec)
+  if state == T.EXPIRED then qm.ring_note(R, n) end
   local flags = byte(rec, 2)
   qm.ticket_set(R, n, state, band(flags, 255 - FLAG.SLOT - FLAG.AT_DOOR - FLAG.TOLD - FLAG.HAS_FROM), why)
 end

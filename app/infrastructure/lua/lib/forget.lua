@@ -41,8 +41,10 @@ end
 
 local function drop(R, k)
   local key = R.g .. "t" .. k
-  local owners = owners_of(R, k, call("GET", key) or "")
+  local data = call("GET", key) or ""
+  local owners = owners_of(R, k, data)
   if not owners then return false end
+  qm.ring_keep(R, k, data)
   if #owners > 0 then call("HDEL", R.g .. "o", unpack_table(owners)) end
   call("UNLINK", key, R.g .. "d" .. k)
   return true

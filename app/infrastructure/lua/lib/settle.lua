@@ -36,3 +36,11 @@ function qm.ticket_settle(R, n, rec)
   end
   return head .. sub(rec, 3)
 end
+
+-- The records, ticket and door, that ticket_settle would make of `rec`; nil = no flush promoted n. Writes nothing.
+function qm.flush_peek(R, n, rec)
+  local f = flush_of(R, n)
+  if not f then return nil end
+  local flags, door = qm.flush_pass(R, f, n, byte(rec, 2), qm.seen_of(rec))
+  return char(T.PASSED, flags) .. sub(rec, 3), door
+end

@@ -56,10 +56,8 @@ function qm.is_absent(R, rec)
   return R.ds - unpack_("<I4", rec, 5) > R.absent_ds
 end
 
--- Door record of n as a table; all zero when it has none.
-function qm.door_get(R, n)
-  local k, i = qm.place(n)
-  local rec = call("GETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, i * DOOR_BYTES + DOOR_BYTES - 1)
+-- Door record `rec` as a table; all zero when it is shorter.
+function qm.door_read(rec)
   if #rec < DOOR_BYTES then
     return {
       passed_at = 0, before = 0, roams = 0, pass_end = 0, claim_end = 0, used = 0, first = 0, admitted = 0, seq = 0,
@@ -71,6 +69,12 @@ function qm.door_get(R, n)
     passed_at = passed_at, before = before, roams = roams, pass_end = pass_end, claim_end = claim_end, used = used,
     first = first,    admitted = admitted, seq = seq, key = sub(rec, 33, 48),
   }
+end
+
+-- Door record of n as a table; all zero when it has none.
+function qm.door_get(R, n)
+  local k, i = qm.place(n)
+  return qm.door_read(call("GETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, i * DOOR_BYTES + DOOR_BYTES - 1))
 end
 
 -- Bytes of a door record.

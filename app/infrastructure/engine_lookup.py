@@ -1,0 +1,108 @@
+"""What the engine knows of single tickets, for operators: function ``tickets``. Reading marks nobody as seen or told.
+
+Not here: what an operator is shown (services/tickets.py), refs (services/ref_index.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.ids import RoomId
+from app.domain.facts import Why
+from app.domain.layout import Flag
+from app.domain.ticket_state import TicketState
+from app.infrastructure.engine import room_error
+from app.infrastructure.engine_pack import RoomCode
+from app.infrastructure.keys import RoomKeys
+from app.infrastructure.lua_loader import LuaLoader
+
+_TICKET: Final = struct.Struct("<BBBBIIIII4xQQ")
+_PRESENT, _COOKIE, _FINGERPRINT, _RECORD = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class TicketFacts:
+    """One ticket. Times are epoch ms, 0 = none or not known."""
+
+    ticket: int
+    state: TicketState
+    """NONE: the number was never issued."""
+    why: int
+    """Why it is over (facts.Why)."""
+    holds_slot: bool
+    at_door: bool
+    present: bool
+    by_cookie: bool
+    by_fingerprint: bool
+    ahead: int
+    """Waiting tickets before it, while it waits."""
+    seen_at: int
+    pass_end: int
+    session_end: int
+    joined_at: int
+    passed_at: int
+
+    @property
+    def is_dropped(self) -> bool:
+        """Issued, and its times are not kept any more (ENG-243)."""
+        return self.state in (TicketState.EXPIRED, TicketState.WITHDRAWN) and (
+            self.joined_at == 0 or self.state is TicketState.WITHDRAWN
+        )
+
+    @property
+    def was_passed(self) -> bool:
+        """It had a pass, whether or not the record still tells when."""
+        return self.why in (Why.PASS_OVER, Why.SESSION_IDLE, Why.SESSION_MAX) or self.passed_at > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Tickets of one room at one moment."""
+
+    generation: int
+    now: int
+    last_ticket: int
+    tickets: list[TicketFacts]
+
+
+class EngineLookup:
+    """Reads tickets. Raises RoomGone, RoomFenced, StorageUnavailable."""
+
+    def __init__(self, prefix: str, loader: LuaLoader) -> None:
+        self._prefix = prefix
+        self._loader = loader
+
+    async def tickets(self, room_id: RoomId, numbers: Sequence[int]) -> Looked:
+        """The tickets with these numbers (at most some dozens), in their order."""
+        reply = await self._loader.call("tickets", RoomKeys(self._prefix, room_id).header, *numbers)
+        if reply[0] != RoomCode.OK:
+            raise room_error(reply[0], room_id)
+        _, generation, now, base, last, packed = reply
+        return Looked(generation, now, last, [_facts(base, *parts) for parts in _TICKET.iter_unpack(packed)])
+
+
+def _facts(
+    base: int, state: int, flags: int, why: int, marks: int, ticket: int, seen: int, ahead: int, pass_end: int,
+    session_end: int, joined_at: int, passed_at: int,
+) -> TicketFacts:  # fmt: skip
+    now = TicketState(state)
+    slot = bool(flags & Flag.SLOT) and now in (TicketState.PASSED, TicketState.ACTIVE)
+    return TicketFacts(
+        ticket=ticket,
+        state=now,
+        why=why,
+        holds_slot=slot,
+        at_door=now is TicketState.PASSED and bool(flags & Flag.AT_DOOR) and not slot,
+        present=bool(marks & _PRESENT),
+        by_cookie=bool(marks & _COOKIE),
+        by_fingerprint=bool(marks & _FINGERPRINT),
+        ahead=ahead,
+        seen_at=base + seen * 100 if marks & _RECORD else 0,
+        pass_end=base + pass_end * 100 if pass_end else 0,
+        session_end=base + session_end * 100 if session_end else 0,
+        joined_at=joined_at,
+        passed_at=passed_at,
+    )
