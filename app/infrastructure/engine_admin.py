@@ -274,8 +274,8 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
-    release, is_floor, seq, committed, now, top_slots, without_url, blocked, switch, switch_at, *rest = rest
-    phase, opens_at, drawn_at, pre_queue, *detail = rest
+    release, is_floor, seq, committed, now, top_slots, without_url, blocked, shared, *rest = rest
+    switch, switch_at, phase, opens_at, drawn_at, pre_queue, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -296,6 +296,7 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         now=now,
         checks_without_url=without_url,
         blocked_return_urls=blocked,
+        shared_sessions=shared,
         detail=read_detail(detail) if detail else None,
         last_switch_at=None if switch_at is None else int(switch_at),
         last_switch=None if switch is None else ujson.loads(switch),

@@ -251,6 +251,8 @@ class RoomFigures:
     pre_queue: int = 0
     checks_without_url: int = 0
     blocked_return_urls: int = 0
+    shared_sessions: int = 0
+    """Checks refused because too many addresses use their session (ENG-298)."""
     detail: RoomDetail | None = None
     """Only when it was asked for."""
     last_switch_at: int | None = None

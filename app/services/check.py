@@ -68,18 +68,23 @@ class CheckService:
         self._counts = counts
         self._secrets = SecretMaker()
 
-    async def check(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
-        """Decide about one page. Raises NoRoom, StorageUnavailable; an admission is in the journal when it returns."""
+    async def check(
+        self, room: VisitorRoom, visitor: Visitor, url: str | None, *, is_alike: bool = False
+    ) -> VisitorAnswer:
+        """Decide about one page. ``is_alike``: visitors of this peer cannot be told apart (ENG-298).
+
+        Raises NoRoom, StorageUnavailable; an admission is in the journal when it returns.
+        """
         try:
-            return await self._check(room, visitor, url)
+            return await self._check(room, visitor, url, is_alike)
         except StaleRoom:
-            return await self._rooms.again(room, lambda fresh: self._check(fresh, visitor, url))
+            return await self._rooms.again(room, lambda fresh: self._check(fresh, visitor, url, is_alike))
 
     async def preview(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         """What ``check`` would answer, changing nothing (``HEAD``, VIS-039): same shape, same length, no cookie."""
         return await self._rooms.current(room, lambda current: self._preview(current, visitor, url))
 
-    async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
+    async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> VisitorAnswer:
         now_ms = wall_ms()
         covered, is_readable, rule = room.covers(url)
         identity = self._identifier.identify(room, visitor, now_ms)
@@ -91,7 +96,7 @@ class CheckService:
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
         came = arrival(room.digests, visitor.client, visitor.agent)
-        item = CheckItem(identity.proof, covered, digest, Via.DIRECT, came)
+        item = CheckItem(identity.proof, covered, digest, Via.DIRECT, came, is_alike)
         answer = await self._engine.check(room.room, item)
         if rule is not None:
             self._counts.rule_hit(rule, now_ms)
@@ -100,6 +105,8 @@ class CheckService:
         if door and answer.verdict is not Verdict.ADMITTED:
             room.spare_doors.append((door, digest))
         if answer.verdict is Verdict.QUEUE:
+            if answer.is_shared:
+                self._counts.count(Counted.SHARED_SESSIONS, room.id)
             location = self._waiting_page(room, visitor, url)
             return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, location), [])
         if answer.seq:

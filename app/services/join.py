@@ -15,6 +15,7 @@ from app.core.clock import wall_ms
 from app.core.errors import RateLimited, StorageUnavailable, Unavailable
 from app.core.ids import RoomId
 from app.domain.draw import HANDLE_BYTES
+from app.domain.from_tokens import FromTokens
 from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
@@ -53,6 +54,7 @@ class JoinService:
         identifier: Identifier,
         issuer: TokenIssuer,
         counts: VisitorCounts,
+        froms: FromTokens,
     ) -> None:
         self._engine = engine
         self._engine_admin = engine_admin
@@ -61,10 +63,13 @@ class JoinService:
         self._identifier = identifier
         self._issuer = issuer
         self._counts = counts
+        self._froms = froms
         self._secrets = SecretMaker()
 
-    async def join(self, room_id: str, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
-        """Give ``visitor`` his place: the one he has, or a new one at the end.
+    async def join(
+        self, room_id: str, visitor: Visitor, return_url: str | None, came_from: str | None = None
+    ) -> VisitorAnswer:
+        """Give ``visitor`` his place: the one he has, or a new one at the end. ``came_from``: ``qm_from`` (VIS-139).
 
         Raises NoRoom; RateLimited ``queue_identity_limit`` or ``prequeue_identity_limit``; Unavailable ``line_full``;
         StorageUnavailable, and then he has no place by this call.
@@ -73,12 +78,15 @@ class JoinService:
         if self._commits.refusing():
             raise StorageUnavailable
         try:
-            return await self._join(room, visitor, return_url)
+            return await self._join(room, visitor, return_url, came_from)
         except StaleRoom:
-            return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url))
+            return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url, came_from))
 
-    async def _join(self, room: VisitorRoom, visitor: Visitor, return_url: str | None) -> VisitorAnswer:
-        identity = self._identifier.identify(room, visitor, wall_ms())
+    async def _join(
+        self, room: VisitorRoom, visitor: Visitor, return_url: str | None, came_from: str | None
+    ) -> VisitorAnswer:
+        now_ms = wall_ms()
+        identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         digests, session = room.digests, self._secrets.make()
@@ -90,6 +98,7 @@ class JoinService:
             ip=visitor.client.packed,
             net=net,
             handle=token_bytes(HANDLE_BYTES) if room.room.config.opens_at else b"",
+            from_loose=self._froms.read(came_from, room.id, now_ms),
         )
         answer = await self._engine.join(room.room, item)
         view = _given(room, answer)

@@ -41,7 +41,8 @@ log = structlog.get_logger(__name__)
 _shown = attrgetter(
     "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
     "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
-    "checks_without_url", "blocked_return_urls", "top_address_slots", "last_switch", "last_switch_at",
+    "checks_without_url", "blocked_return_urls", "shared_sessions", "top_address_slots",
+    "last_switch", "last_switch_at",
     "phase", "opens_at", "drawn_at", "pre_queue",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""

@@ -23,12 +23,12 @@ from app.services.visitor_counts import rule_field
 FIGURES: Final = (
     "waiting", "preQueue", "active", "pendingEntry", "occupancy", "passesOutstanding", "joinsPerMin",
     "passedLastMinute", "oldestWaitSec", "lastTicket", "estWaitSec", "estWaitIsFloor", "estWaitInfinite",
-    "checksWithoutUrl", "blockedReturnUrls", "topAddressSlots",
+    "checksWithoutUrl", "blockedReturnUrls", "sharedSessions", "topAddressSlots",
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
     "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
-    "sharedSessions", "protectionCounts",
+    "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
 
@@ -126,6 +126,7 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
         "estWaitInfinite": wait is None,
         "checksWithoutUrl": figures.checks_without_url,
         "blockedReturnUrls": figures.blocked_return_urls,
+        "sharedSessions": figures.shared_sessions,
         "topAddressSlots": figures.top_address_slots,
     }
 

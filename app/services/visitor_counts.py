@@ -29,6 +29,7 @@ class Counted(StrEnum):
     RATE_LIMITED_CHECKS = "rateLimitedChecks"
     REJECTED_TOKENS = "rejectedTokens"
     CHECKS_WITHOUT_URL = "checksWithoutUrl"
+    SHARED_SESSIONS = "sharedSessions"
     BLOCKED = "blocked"
     """Joins that bot protection refused; counted by hour too (ENG-237)."""
     WARNED = "warned"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.core.settings import Settings
 from app.domain.cookies import CookiePolicy
+from app.domain.from_tokens import FromTokens
 from app.domain.keyring import Keyring
 from app.domain.tokens import VisitorTokens
 from app.infrastructure.engine import Engine
@@ -19,6 +20,7 @@ from app.services.refused_tokens import ManyRefused
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
 from app.services.streams import Streams
+from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_proof import Identifier
 from app.services.visitor_room import Rooms, VisitorRooms
@@ -37,6 +39,7 @@ class VisitorServices:
     streams: Streams
     stream_opener: StreamOpener
     counts: VisitorCounts
+    undeclared: UndeclaredPeers
 
     @classmethod
     def build(
@@ -67,7 +70,7 @@ class VisitorServices:
             rooms=found,
             join=JoinService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts,
+                identifier=identifier, issuer=issuer, counts=counts, froms=FromTokens(keyring),
             ),
             status=StatusService(
                 engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits
@@ -83,4 +86,5 @@ class VisitorServices:
                 per_address=settings.sse_per_ip, in_all=settings.sse_max_total,
             ),
             counts=counts,
+            undeclared=UndeclaredPeers(limiter),
         )  # fmt: skip

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _CHECK_FIELDS: Final = frozenset({"token", "url", "doorKey", "tag"})
 _JOIN_FIELDS: Final = frozenset({"roomId", "token", "returnUrl", "from"})
-"""``from`` is read over: no check of this build hands one out."""
 _EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
 _PREFLIGHT: Final = [
     (b"Access-Control-Allow-Methods", b"GET, HEAD, POST"),
@@ -90,7 +89,8 @@ class CheckRoute:
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
-                answer = await self._visitor.check.check(room, visitor, url)
+                is_alike = self._visitor.undeclared.saw(request.client, request.headers)
+                answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
             block = _cors_block(origin) if origin is not None and is_covered else b""
             return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
@@ -169,7 +169,7 @@ class JoinRoute:
         if not room_id:
             raise missing_room()
         visitor = visitor_of(request, room_id, fields.get("token"))
-        answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"))
+        answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"), fields.get("from"))
         return HotReply(200, answer.body, answer.cookies, ())
 
 
