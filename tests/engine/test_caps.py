@@ -23,7 +23,8 @@ async def counts(world: World, key: str) -> dict[bytes, bytes]:
     return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
 
-async def test_it_frees_a_place_by_promotion_eject_withdrawal_and_leaving(world: World) -> None:
+@pytest.mark.req("ENG-163")
+async def test_it_frees_a_place_by_promotion_eject_withdrawal_leaving_and_purge(world: World) -> None:
     await world.create(rate_per_minute=0, queue_max_per_ip=4)
     promoted, ejected, withdrawn, left = (Browser(address="office") for _ in range(4))
     await world.join(promoted)
@@ -43,8 +44,15 @@ async def test_it_frees_a_place_by_promotion_eject_withdrawal_and_leaving(world:
     await world.update(rate_per_minute=0)
     after_promotion = await codes(world, "office", "office")
     await world.check(promoted)
+    in_session = await codes(world, "office")
+    await world.admin.purge(ROOM, actor="op")
+    after_purge = await codes(world, *["office"] * 5)
+    await world.admin.flush(ROOM, actor="op")
+    after_flush = await codes(world, *["office"] * 5)
 
-    assert promoted.doors, "a session does not count"
+    assert promoted.doors
+    assert in_session == [REFUSED], "a session frees nothing and takes nothing"
+    assert after_purge == after_flush == [CREATED] * 4 + [REFUSED]
     assert full == [REFUSED]
     assert [after_leaving, after_eject, after_withdrawal, after_promotion] == [[CREATED, REFUSED]] * 4
 

@@ -11,7 +11,7 @@ from typing import Any
 from app.core.clock import mono
 from app.core.ids import RoomId
 from app.domain.fingerprint import Digester
-from app.domain.layout import CHUNK, TICKET_BYTES, TicketRecord
+from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, TicketRecord
 from app.domain.net_ranges import pack_address
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.drain import Drainer
@@ -194,6 +194,11 @@ class House:
             data += await self.valkey.execute("GET", RoomKeys(self.prefix, room).tickets(gen, chunk))
         used = data[: header["last_ticket"] * TICKET_BYTES]
         return [TicketRecord.unpack(used[at : at + TICKET_BYTES]) for at in range(0, len(used), TICKET_BYTES)]
+
+    async def doors(self, room: str, count: int, gen: int = 1) -> list[DoorRecord]:
+        """The first door records of a room as the live store has them."""
+        data = await self.valkey.execute("GET", RoomKeys(self.prefix, room).doors(gen, 0))
+        return [DoorRecord.unpack(data[at : at + DOOR_BYTES]) for at in range(0, count * DOOR_BYTES, DOOR_BYTES)]
 
     async def journaled(self, room: str, kind: int) -> list[bytes]:
         """Bodies of a room's facts of one type, in order."""

@@ -293,3 +293,14 @@ def test_it_opens_tokens_of_other_purposes(sign_v2: bool) -> None:
     assert isinstance(opened, dict)
     assert opened["scope"] == "session"
     assert opened["name"] == 'ä/"'
+
+
+@pytest.mark.req("ENG-289")
+def test_it_refuses_a_token_of_a_wrong_hour_by_its_age_alone() -> None:
+    two_hours = 2 * 3_600_000
+    ahead, behind = (tokens().sign("shop", 3, 42, NOW + step) for step in (two_hours, -two_hours))
+
+    assert tokens().verify(ahead, "shop", NOW) == Cause.FUTURE
+    assert isinstance(tokens().verify(ahead, "shop", NOW + two_hours), Claims)
+    assert isinstance(tokens().verify(behind, "shop", NOW), Claims)
+    assert tokens().verify(behind, "shop", NOW - two_hours + DAY_MS + 1000) == Cause.EXPIRED

@@ -167,18 +167,21 @@ async def test_it_refuses_at_once_while_commits_fail(site: Site, browser: Browse
     assert header["last_ticket"] == 0
 
 
+@pytest.mark.req("ENG-161")
 async def test_it_refuses_a_place_over_the_cap_of_the_address(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0, queue_max_per_ip=2)
     await browser.twin().join()
     await browser.twin().join()
 
     answer = await browser.join()
+    elsewhere = await browser.twin(peer="198.51.100.99").join()
 
     assert (answer.status, answer.code) == (429, "queue_identity_limit")
     assert answer.json["error"] == "This address already holds 2 places in this line"
     assert answer.headers["retry-after"] == "30"
     assert answer.cookies == []
-    assert "token" not in answer.json
+    assert answer.json.keys() == {"error", "code"}
+    assert elsewhere.json["ticket"] == 3, "no number was used up"
 
 
 async def test_it_gives_no_ticket_in_bypass(site: Site, browser: Browser) -> None:
