@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from app.domain.facts import (
@@ -74,6 +77,17 @@ def test_it_reads_back_every_fact(fact: FactBody) -> None:
 
     assert (element.type, element.lv, element.at) == (fact_type(fact), 1, AT)
     assert element.decode() == fact
+
+
+@pytest.mark.req("ENG-253")
+def test_it_has_the_types_that_the_contract_lists() -> None:
+    """Those of ENG-254 to ENG-270; a draw comes in parts behind its beginning, since one fact of it would be huge."""
+    text = (Path(__file__).parents[2] / "docs" / "spec" / "02-engine.md").read_text()
+    chapter = text.split("## 22.")[1].split("**ENG-271**")[0]
+    listed = re.findall(r"`([a-z_]+)` \((?:B|C)\b", chapter)
+
+    assert len(listed) == 19
+    assert {kind.word for kind in FactType} == {*listed, "draw_begun", "draw_part"}
 
 
 def test_it_covers_every_type() -> None:
