@@ -198,7 +198,7 @@ async def test_a_draw_is_revealed_only_after_its_commit(undrained: Undrained) ->
 
 @pytest.mark.req("ENG-005")
 async def test_it_is_answered_at_once_and_may_be_undone_by_a_rebuild(undrained: Undrained) -> None:
-    """State, rate (an operator's and autotune's), promotion, leaving, re-binding, the lapse of a pass, the end of a session: none waits."""
+    """State and rate (autotune's too), promotion, leaving, re-binding, lapse, end of a session: none waits."""
     site, house = undrained.site, undrained.house
     await site.create(rate_per_minute=600, max_concurrent=10, passed_ttl_sec=60, session_ttl_sec=60)
     inside, unused, leaver, mover = (Browser(site, agent=f"Browser/{n}") for n in range(4))
