@@ -133,7 +133,7 @@ async def test_it_gives_a_new_place_for_a_token_it_refuses(site: Site, browser: 
     assert site.visitor.counts.totals["rejectedTokens"] == 1
 
 
-@pytest.mark.req("VIS-149")
+@pytest.mark.req("VIS-149", "ENG-287")
 async def test_it_withdraws_the_place_when_the_commit_fails(idle_house: House, limiter: object) -> None:
     site = Site(idle_house, limiter)  # type: ignore[arg-type]
     await site.create(rate_per_minute=0, queue_max_per_ip=1)
