@@ -275,7 +275,7 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
     release, is_floor, seq, committed, now, top_slots, without_url, blocked, shared, *rest = rest
-    switch, switch_at, phase, opens_at, drawn_at, pre_queue, *detail = rest
+    switch, switch_at, phase, opens_at, drawn_at, pre_queue, full, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -305,4 +305,5 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         drawn_at=drawn_at,
         pre_queue=pre_queue,
         top_address_slots=top_slots,
+        joins_refused=None if full is None else full.decode(),
     )

@@ -261,6 +261,8 @@ class RoomFigures:
     """``opened`` or ``closed``."""
     top_address_slots: int = 0
     """Most slots that one address holds (ENG-296)."""
+    joins_refused: str | None = None
+    """Why a join was refused for want of room within the last minute: ``line`` or ``memory``."""
 
     @property
     def effective_state(self) -> RoomState:

@@ -43,6 +43,11 @@ class RoomKeys:
         """String: the life of the Valkey in which this room was compared with its journal."""
         return self.base + "v"
 
+    @property
+    def refused_joins(self) -> str:
+        """``line`` or ``memory``: why joins were refused for want of room; gone a minute after the last."""
+        return self.base + "full"
+
     def tickets(self, gen: int, chunk: int) -> str:
         """String of CHUNK ticket records."""
         return f"{self.base}{gen}:t{chunk}"

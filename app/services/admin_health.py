@@ -80,6 +80,7 @@ class AdminHealth:
             found.append(("storage_degraded", "critical", None, "storage is degraded: the journal takes no commits"))
         if self._valkey.shown_state == "down":
             found.append(("valkey_down", "critical", None, "Valkey cannot be reached"))
+        found.extend(filter(None, map(_refuses_joins, views)))
         for view in views:
             if view.is_recovering:
                 text = f"{view.room.config.name} is being rebuilt from the journal"
@@ -215,6 +216,15 @@ class AdminHealth:
 
     def _warnings(self) -> list[str]:
         return [warning.message for warning in self._runtime.warnings if warning.raises_badge]
+
+
+def _refuses_joins(view: RoomView) -> tuple[str, str, str | None, str] | None:
+    """The incident of a room that refused newcomers within the last minute (ENG-294)."""
+    why = view.figures.joins_refused if view.figures else None
+    if why is None:
+        return None
+    bound = "Valkey is short of memory" if why == "memory" else "the line is as long as QM_LINE_MAX allows"
+    return "joins_refused", "critical", view.room.id, f"{view.room.config.name} takes nobody new: {bound}"
 
 
 def _camel(states: dict[str, str]) -> dict[str, str]:

@@ -110,7 +110,7 @@ local function join(R, item, batch, line_max)
   if qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
     return pack("<BBxxI4", J.IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
-  if qm.line_size(R) >= line_max then return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason) end
+  if qm.line_size(R) >= line_max then return qm.line_full(R, reason, line_max) end
   return create(R, item, batch, reason)
 end
 

@@ -75,7 +75,7 @@ function qm.place_give(R, item, reason, line_max)
     return pack("<BBxxI4", J.PRE_IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
   if qm.line_size(R) >= line_max then
-    return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason)
+    return qm.line_full(R, reason, line_max)
   end
   local seq, view = place_create(R, sub(item, -16), sub(item, 29, 44), sub(item, PLACE, LAST))
   return pack("<BBxxI4", J.CREATED, reason, seq) .. view
