@@ -19,6 +19,7 @@ from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
@@ -32,6 +33,7 @@ from app.services.commit import CommitWaiter
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
+from app.services.notes import Notes
 from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
@@ -57,6 +59,7 @@ class AppContext:
     room_service: RoomService
     line_service: LineService
     tickets: TicketLookup
+    notes: Notes
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
@@ -148,6 +151,7 @@ class AppContext:
                 many_refused=many_refused,
             ),
             room_service=room_service,
+            notes=Notes(NotesStore(postgres), rooms),
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
             tickets=TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader)),
             sessions=sessions,

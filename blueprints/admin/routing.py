@@ -20,6 +20,7 @@ from app.context import AppContext
 from app.core.clock import mono
 from app.core.errors import MethodNotAllowed, NotFound, QmError, UnknownField
 from app.core.jsonbody import parse_object
+from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
 from app.services.access import CredentialInQuery, NoCredential, needs
@@ -48,6 +49,13 @@ class Call:
     args: tuple[str, ...] = ()
     """Values of the path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def actor(self) -> Actor:
+        """Who does the act, as facts and the audit trail keep him."""
+        who = self.principal
+        address = self.request.ctx.client.address
+        return Actor(who.name, kind=who.kind, role=who.role.word, ip=address, instance=self.qm.runtime.instance_id)
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the body, whatever its Content-Type says; an empty body is ``{}`` (ADM-014, ADM-015)."""

@@ -23,7 +23,7 @@ class Street:
     def __init__(self, world: World, *, leader: int = 7) -> None:
         self.world = world
         self.leader = leader
-        self.engine = EngineAuto(world.prefix, world.loader)
+        self.engine = EngineAuto(world.prefix, world.loader, instance="i:one")
         self.due = 0.0
         self.switches: list[Switched] = []
 

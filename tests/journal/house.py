@@ -78,7 +78,7 @@ class House:
         self.jobs = EngineJobs(prefix, loader)
         self.engine = Engine(self.valkey, prefix, loader)
         self.admin = EngineAdmin(self.valkey, prefix, loader)
-        self.auto = EngineAuto(prefix, loader)
+        self.auto = EngineAuto(prefix, loader, instance="i:house")
         self.commits = CommitWaiter(valkey=self.valkey, prefix=prefix, jobs=self.jobs)
         self.recovery = self.make_recovery()
         self.rooms: dict[str, Room] = {}
