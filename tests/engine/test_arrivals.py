@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import Verdict
+from tests.engine.test_prequeue import scheduled
 from tests.engine.world import ROOM, Browser, World
 
 OFF = {"state": RoomState.BYPASS, "queue_max_per_ip": None, "presence_sec": 3600}
@@ -134,3 +135,11 @@ async def test_it_leaves_nothing_of_the_arrivals_behind(world: World) -> None:
     await world.admin.delete(ROOM, actor="op")
 
     assert await world.valkey.execute("KEYS", f"{world.prefix}*:a[01]") == []
+
+
+@pytest.mark.req("ENG-217")
+async def test_it_counts_places_of_the_pre_queue(world: World) -> None:
+    await scheduled(world, queue_max_per_ip=None)
+    await world.joined(3)
+
+    assert await arrivals(world) == 3

@@ -174,6 +174,27 @@ async def test_it_never_touches_a_paused_room(world: World) -> None:
     assert await town.state() is RoomState.PAUSED
 
 
+@pytest.mark.req("ENG-215")
+async def test_it_never_touches_a_scheduled_room(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 10, 3, 3), pre_queue_max_per_ip=None)
+    await world.update(opens_at=await world.now() + 3_600_000)
+    await town.seconds(80, 120)
+    assert town.switches == []
+    assert (await world.figures()).joins_per_min >= 100
+
+
+@pytest.mark.req("ENG-215")
+async def test_it_closes_no_queue_of_its_own_whose_room_was_scheduled_meanwhile(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
+    await town.until_switched(120, 60)
+    await world.tick(5)
+    await world.update(opens_at=await world.now() + 3_600_000)
+
+    await town.seconds(90, 0)
+
+    assert [switch.outcome for switch in town.switches] == [Switch.OPENED]
+
+
 @pytest.mark.req("ENG-216")
 async def test_it_closes_no_queue_that_a_person_opened(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
