@@ -119,6 +119,7 @@ class AppContext:
         )
         room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits, sites=sites)
         store = AdminStore(valkey, prefix)
+        lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
         health = AdminHealth(
             runtime=runtime,
@@ -149,6 +150,7 @@ class AppContext:
                 rooms=rooms,
                 limiter=limiter,
                 many_refused=many_refused,
+                lockout=lockout,
             ),
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
@@ -159,7 +161,7 @@ class AppContext:
                 admin_key=admin_key,
                 public_key=settings.public_api_key,
                 sessions=sessions,
-                lockout=Lockout(store, limiter, limit=settings.admin_auth_fail_per_min),
+                lockout=lockout,
             ),
             admin_health=health,
             live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),

@@ -20,7 +20,7 @@ from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
 from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
 from blueprints.ops import Health
-from blueprints.visitor import assets, events, hot, leave, pages, snippet
+from blueprints.visitor import assets, events, hot, leave, pages, snippet, verify
 
 BLUEPRINTS = (ops.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
 
@@ -58,6 +58,7 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     app.ctx.qm = qm = await AppContext.open(app.ctx.runtime)
     app.ctx.hot.extend(hot.routes(qm))
     app.ctx.hot.extend(leave.routes(qm))
+    app.ctx.hot.extend(verify.routes(qm))
 
 
 async def _settle_memory(_app: Sanic[Any, Any]) -> None:

@@ -181,6 +181,11 @@ class Settings:
         shown="memory: random, printed once; embedded: made once and kept in DATA_DIR; else none",
     )  # fmt: skip
     public_api_key: Secret | None = row("PUBLIC_API_KEY", "CFG-051", Key(), None, "lets a connector speak for visitors")
+    connector_ips: tuple[Network, ...] = row(
+        "QM_CONNECTOR_IPS", "CFG-225", Networks(), (),
+        "addresses of connectors: a right PUBLIC_API_KEY from there is taken although the address is locked",
+        bad=Bad.REFUSE,
+    )  # fmt: skip
     token_max_age_sec: int = row(
         "TOKEN_MAX_AGE_SEC", "CFG-052", Int(600, 2_592_000), 86400, "a visitor token older than this is refused"
     )
@@ -226,6 +231,9 @@ class Settings:
     )
     waiting_limit_per_min: int = row(
         "WAITING_LIMIT_PER_MIN", "CFG-071", _LIMIT, 120, "waiting pages of one address; 0 = off"
+    )
+    verify_limit_per_min: int = row(
+        "VERIFY_LIMIT_PER_MIN", "CFG-073", _LIMIT, 60, "calls of /api/verify of one address; 0 = off"
     )
     autotune: bool = row(
         "AUTOTUNE", "CFG-079", Bool(), False, "rooms without a setting of their own have their rate adjusted"

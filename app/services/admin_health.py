@@ -200,6 +200,7 @@ class AdminHealth:
             "checkPerMin": settings.check_limit_per_min,
             "statusPerMin": settings.status_limit_per_min,
             "waitingPerMin": settings.waiting_limit_per_min,
+            "verifyPerMin": settings.verify_limit_per_min,
             "adminAuthFailPerMin": settings.admin_auth_fail_per_min,
             "maxKeys": settings.rate_limit_max_keys,
         }

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from app.core.clock import wall_ms
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
 from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
+MAX_UNKNOWN_ROOMS: Final = 50
+MAX_ROOM_CHARS: Final = 64
 OTHER_ORIGIN: Final = "other"
 
 
@@ -63,6 +66,10 @@ class VisitorCounts:
         self.by_room: Counter[tuple[str, Counted]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
+        self.refused_at: dict[tuple[str, str], int] = {}
+        """When a check of each of these pairs was last refused (epoch ms)."""
+        self.unknown_rooms: dict[str, tuple[int, int]] = {}
+        """Checks of ids that no room has, and when the last one was (epoch ms); the latest 50 ids, latest last."""
         self.rejected_tokens: Counter[Cause] = Counter()
         self.rules: dict[RuleKey, tuple[int, int]] = {}
         """Checks that a rule decided and time of the last one (epoch ms), since they were last handed over."""
@@ -84,6 +91,15 @@ class VisitorCounts:
             more, later = self.rules.get(key, (0, at))
             self.rules[key] = (number + more, later)
 
+    def unknown_room(self, room_id: str) -> None:
+        """A check of a room that there is not; what was made up pushes out only what was asked for longest ago."""
+        self.count(Counted.UNKNOWN_ROOM_CHECKS)
+        room_id = room_id[:MAX_ROOM_CHARS]
+        checks, _ = self.unknown_rooms.pop(room_id, (0, 0))
+        if len(self.unknown_rooms) >= MAX_UNKNOWN_ROOMS:
+            del self.unknown_rooms[next(iter(self.unknown_rooms))]
+        self.unknown_rooms[room_id] = checks + 1, wall_ms()
+
     def refused_origin(self, room_id: str, origin: str) -> None:
         """A direct check from a page whose origin the room's tag policy does not cover."""
         self.count(Counted.REFUSED_ORIGIN_CHECKS, room_id)
@@ -91,6 +107,7 @@ class VisitorCounts:
         if pair not in self.refused_origins and len(self.refused_origins) >= MAX_ORIGIN_PAIRS:
             pair = (room_id, OTHER_ORIGIN)
         self.refused_origins[pair] += 1
+        self.refused_at[pair] = wall_ms()
 
     def rejected_token(self, room_id: str, cause: Cause) -> None:
         """A visitor token of ``room_id`` was refused (ENG-093)."""

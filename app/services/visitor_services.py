@@ -14,13 +14,16 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.check import CheckService
 from app.services.commit import CommitWaiter
+from app.services.connector_keys import ConnectorKeys
 from app.services.join import JoinService
 from app.services.leave import LeaveService
+from app.services.lockout import Lockout
 from app.services.refused_tokens import ManyRefused
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
 from app.services.streams import Streams
 from app.services.undeclared import UndeclaredPeers
+from app.services.verify import VerifyService
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_proof import Identifier
 from app.services.visitor_room import Rooms, VisitorRooms
@@ -40,6 +43,8 @@ class VisitorServices:
     stream_opener: StreamOpener
     counts: VisitorCounts
     undeclared: UndeclaredPeers
+    keys: ConnectorKeys
+    verify: VerifyService
 
     @classmethod
     def build(
@@ -53,6 +58,7 @@ class VisitorServices:
         rooms: Rooms,
         limiter: RateLimiter,
         many_refused: ManyRefused,
+        lockout: Lockout,
     ) -> VisitorServices:
         """Wire the use cases; does nothing else."""
         cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
@@ -63,6 +69,7 @@ class VisitorServices:
         )
         counts = VisitorCounts(many_refused)
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
+        froms = FromTokens(keyring)
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
         streams = Streams(engine=engine, rooms=found, issuer=issuer, refresh_after_ms=tokens.refresh_after_ms)
@@ -70,14 +77,14 @@ class VisitorServices:
             rooms=found,
             join=JoinService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts, froms=FromTokens(keyring),
+                identifier=identifier, issuer=issuer, counts=counts, froms=froms,
             ),
             status=StatusService(
                 engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits
             ),
             check=CheckService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts,
+                identifier=identifier, issuer=issuer, counts=counts, froms=froms,
             ),
             leave=LeaveService(engine=engine, rooms=found, identifier=identifier),
             streams=streams,
@@ -87,4 +94,9 @@ class VisitorServices:
             ),
             counts=counts,
             undeclared=UndeclaredPeers(limiter),
+            keys=ConnectorKeys(
+                admin_key=settings.admin_key, public_key=settings.public_api_key, lockout=lockout,
+                connectors=settings.connector_ips,
+            ),
+            verify=VerifyService(engine=engine, rooms=found),
         )  # fmt: skip
