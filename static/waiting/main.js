@@ -8,7 +8,9 @@ import { $, draw, label, pulse, speakOf } from './view.js';
 
 // Joins, listens, moves on: the only file that speaks to the server and to the person.
 
-const back = new URLSearchParams(location.search).get('qm_return') || undefined;
+const asked = new URLSearchParams(location.search);
+const back = asked.get('qm_return') || undefined;
+const seen = asked.get('qm_from') || undefined;
 const icon = document.querySelector('[rel=icon]');
 const ring = icon.href;
 const MOVES = 3;
@@ -130,7 +132,7 @@ const accept = (view, notice) => {
 const ask = async () => {
   const joining = !joined;
   const result = joining
-    ? await post('/api/join', { returnUrl: back })
+    ? await post('/api/join', { returnUrl: back, from: seen })
     : await call(address('/api/status'));
   if (result.status !== 200) return refusal(result);
   const view = result.body;

@@ -67,18 +67,23 @@ def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], 
     assert page.get_by_role("progressbar").get_attribute("aria-valuetext") == "Number 1,204, started at 1,204"
 
 
-@pytest.mark.req("VIS-094")
+@pytest.mark.req("VIS-094", "VIS-139")
 def test_it_joins_with_the_token_it_kept_and_the_page_it_came_from(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"), token="new.token")
 
     page = open_page(
-        "/w/shop?qm_return=https%3A%2F%2Fshop.example%2Fa%3Fb",
+        "/w/shop?qm_return=https%3A%2F%2Fshop.example%2Fa%3Fb&qm_from=seen.there",
         before=lambda page: page.add_init_script("localStorage.qm_shop ||= 'old.token'"),
     )
     hero(page).to_have_text("1,204")
 
     join = json.loads(stub.calls("/api/join")[0]["body"])
-    assert join == {"roomId": "shop", "token": "old.token", "returnUrl": "https://shop.example/a?b"}
+    assert join == {
+        "roomId": "shop",
+        "token": "old.token",
+        "returnUrl": "https://shop.example/a?b",
+        "from": "seen.there",
+    }
     assert page.evaluate("localStorage.qm_shop") == "new.token"
 
 
