@@ -66,7 +66,8 @@ async def test_it_keeps_a_reclaim_and_where_owners_are(house: House) -> None:
     await house.engine.check(room, entry("other", 1)._replace(proof=holder(0, 1)))
     moved = holder(0, 1)._replace(strict=digest("cafe"), may_bind=True)
     item = newcomer(0)._replace(proof=moved, from_loose=digest("seen"))
-    assert (await house.engine.join(room, item)).reason is Reason.RECLAIMED
+    answer = await house.engine.join(room, item)
+    assert answer.reason is Reason.RECLAIMED
 
     await lose_and_rebuild(house)
     await keep_the_time(house, "shop")
@@ -76,6 +77,10 @@ async def test_it_keeps_a_reclaim_and_where_owners_are(house: House) -> None:
     at_home = holder(0, 1)._replace(cookies=b"", strict=digest("strict", 0))
     figures = (await house.admin.figures([SHOP]))[SHOP]
     assert (figures.active, figures.pending_entry) == (0, 2)
+    assert answer.view is not None
+    view = await house.engine.status(room, holder(0, 1), seen=False)
+    for end in ("passed_at", "pass_expires_at", "claim_until"):
+        assert abs(getattr(view, end) - getattr(answer.view, end)) <= 100
     old_key = entry(0, 1)._replace(proof=from_cafe._replace(doors=digest("door", "other")))
     assert (await house.engine.check(room, old_key)).reason is Reason.SESSION_ELSEWHERE
     assert (await house.engine.check(room, entry(0, 1)._replace(proof=at_home))).reason is Reason.BAD_TOKEN
