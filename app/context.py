@@ -18,6 +18,7 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.postgres import Postgres
@@ -30,6 +31,7 @@ from app.services.access import Access
 from app.services.admin_health import AdminHealth
 from app.services.assets import Assets
 from app.services.commit import CommitWaiter
+from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
@@ -117,7 +119,10 @@ class AppContext:
         sites = Sites(
             SiteStore(valkey, prefix, loader), every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms
         )
-        room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits, sites=sites)
+        keeper = HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(postgres))
+        room_service = RoomService(
+            engine=engine_admin, rooms=rooms, commits=commits, sites=sites, keep_hours=keeper.keep_last
+        )
         store = AdminStore(valkey, prefix)
         lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)

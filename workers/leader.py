@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
+from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.knock import Knocker, own_ports
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
@@ -11,6 +12,7 @@ from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.services.activation import Activation
+from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Leadership
 from app.services.old_marks import OldMarks
 from app.services.prober import Prober
@@ -57,6 +59,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         ),
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
         OldMarks(NotesStore(background.postgres)),
+        HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
 
