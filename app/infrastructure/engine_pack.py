@@ -81,9 +81,9 @@ def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
 
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
-    proof, cookie, address, ip, net, handle, from_loose = item
+    proof, cookie, address, ip, net, from_loose = item
     head, tail = pack_proof(proof, (16 if proof.may_bind else 0) | (32 if from_loose else 0))
-    return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose + handle
+    return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose
 
 
 def pack_status(proof: Proof, *, told: bool, seen: bool, bind: bool) -> bytes:

@@ -133,8 +133,6 @@ class JoinItem(NamedTuple):
     address: bytes
     ip: bytes
     net: int = 0
-    handle: bytes = b""
-    """16 random bytes for a place in the pre-queue; needed where the room's copy has an opening time."""
     from_loose: bytes = b""
     """Further loose fingerprint that came signed with the join (ENG-110), 16 bytes or none."""
 

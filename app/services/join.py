@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from secrets import token_bytes
 from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import RateLimited, StorageUnavailable, Unavailable
 from app.core.ids import RoomId
-from app.domain.draw import HANDLE_BYTES
 from app.domain.from_tokens import FromTokens
 from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
@@ -97,7 +95,6 @@ class JoinService:
             address=address,
             ip=visitor.client.packed,
             net=net,
-            handle=token_bytes(HANDLE_BYTES) if room.room.config.opens_at else b"",
             from_loose=self._froms.read(came_from, room.id, now_ms),
         )
         answer = await self._engine.join(room.room, item)

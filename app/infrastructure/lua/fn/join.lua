@@ -1,8 +1,7 @@
 -- Purpose: Gives each item its place: the live ticket it owns (by token, else by cookie), or the next number.
 -- Keys: header
 -- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, net u16, address 8,
---   cookie 16, strict 16 of a new ticket, then the tail at byte 87, whose loose 16 is the new ticket's too, and, where
---   the caller's copy has an opening time, 16 bytes for a handle at the end
+--   cookie 16, strict 16 of a new ticket, then the tail at byte 87, whose loose 16 is the new ticket's too
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 48 bytes an item: join code
 --   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua); while scheduled opensAt and places
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
