@@ -148,7 +148,7 @@ class House:
         """Store everything that is in the outbox of a room, without a drainer."""
         committed = 0
         while (pulled := await self.jobs.drain_next(RoomId(room), committed, 5000)).elements:
-            (answer,) = await self.journal.append([_batch(room, pulled)])
+            (answer,) = await self.journal.append([batch_of(room, pulled)])
             committed = answer.committed
 
     async def live_rooms(self) -> list[RoomId]:
@@ -208,7 +208,8 @@ class House:
         return [row["body"] for row in rows]
 
 
-def _batch(room: str, pulled: Pulled) -> Batch:
+def batch_of(room: str, pulled: Pulled) -> Batch:
+    """What was pulled of a room, as the journal takes it."""
     return Batch(RoomId(room), pulled.gen, pulled.epoch, pulled.base, pulled.elements)
 
 
