@@ -81,7 +81,7 @@ def without_fresh(shot: dict[str, Any]) -> dict[str, Any]:
         "header": lasting,
         "cfg": {name: value for name, value in shot["cfg"].items() if name != LEADER},
         "tickets": [record._replace(seen=0, flags=_journaled(record.flags)) for record in shot["tickets"]],
-        "places": [place._replace(ticket=place.ticket._replace(seen=0)) for place in shot["places"]],
+        "places": [place._replace(ticket=place.ticket._replace(seen=0)) for place in shot.get("places", [])],
         "doors": [record._replace(used_at=0, before=_journaled(record.before)) for record in shot["doors"]],
     }
 
