@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
 import ujson
 
 from app.core.ids import RoomId
+from app.domain.facts import UnknownFact
 from app.domain.notes import Note, notes_of
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
@@ -23,6 +25,8 @@ KEPT_MS: Final = 86_400_000
 """Life of a mark (ADM-196)."""
 MARKS_MAX: Final = 10_000
 """Most marks of one answer."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,12 @@ async def config_before(link: PooledLink, room: RoomId, gen: int) -> dict[str, A
 async def note(link: PooledLink, room: RoomId, row: tuple[int, int, int, bytes], before: dict[str, Any]) -> None:
     """Write the notes of one fact, ``row``: type, lv, at, body. ``before``: see ``notes_of``."""
     kind, lv, at, body = row
-    notes = notes_of(kind, lv, at, body, before)
+    try:
+        notes = notes_of(kind, lv, at, body, before)
+    except (UnknownFact, LookupError, TypeError, ValueError):
+        # A fact of a later build is journaled all the same: what this build cannot word must not stop the room.
+        log.exception("act_not_noted", room=room, type=kind, lv=lv)
+        return
     if notes:
         await link.execute(QUERIES["notes_audit"], *_audit_columns(notes), room)
     marks = [each for each in notes if each.mark]

@@ -254,7 +254,6 @@ async def test_it_counts_no_time_in_which_no_instance_ran(world: World) -> None:
     assert (await world.header())["auto_since"] == 0
 
 
-@pytest.mark.req("ENG-255")
 async def test_it_records_each_switch_with_the_numbers_that_caused_it(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
     await town.until_switched(120, 60)
@@ -289,7 +288,6 @@ async def test_it_tells_the_last_switch(world: World) -> None:
     assert (await world.figures()).last_switch == "closed"
 
 
-@pytest.mark.req("FLT-026")
 async def test_it_refuses_a_leader_whose_term_is_over(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 1, 10))
     later = Street(world, leader=8)

@@ -230,7 +230,6 @@ async def test_it_raises_nothing_while_unused_passes_pile_up_or_the_site_is_full
     assert await shop.round(100, 100, 100) == 600
 
 
-@pytest.mark.req("ENG-255")
 async def test_it_leaves_old_and_new_rate_and_figures_in_the_journal(shop: Shop) -> None:
     await shop.open()
     await shop.round(1500, 1500, 1500)
