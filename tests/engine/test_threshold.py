@@ -184,6 +184,15 @@ async def test_it_never_touches_a_scheduled_room(world: World) -> None:
 
 
 @pytest.mark.req("ENG-215")
+async def test_it_switches_nothing_from_the_moment_on_in_which_a_room_is_scheduled(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 10, 3, 3))
+    await town.seconds(20, 120, look=False)
+    await world.update(opens_at=await world.now() + 3_600_000)
+
+    assert (await town.look()).outcome is Switch.NOTHING
+
+
+@pytest.mark.req("ENG-215")
 async def test_it_closes_no_queue_of_its_own_whose_room_was_scheduled_meanwhile(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
     await town.until_switched(120, 60)
