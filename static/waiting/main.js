@@ -81,7 +81,7 @@ const refusal = ({ status, after, body }) => {
   const wait = delay(after);
   const retryAt = Date.now() + wait;
   failures += 1;
-  const screen = { queue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
+  const screen = { queue_identity_limit: 'refusedNetwork', prequeue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
   if (status === 404 && body.code === 'no_room') end('noRoom');
   else if (screen) tick({ type: 'refused', screen, retryAt });
   else tick({ type: 'lost', offline: !navigator.onLine, retryAt });
@@ -267,6 +267,6 @@ addEventListener('pageshow', event => {
   feed.start();
 });
 
-setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen)) && paint(), 1000);
+setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen) || (model.view || {}).opensAt) && paint(), 1000);
 translate(firstLanguage());
 feed.start();

@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.pages.conftest import NOW, Stub, until, visitor
 
 pytestmark = pytest.mark.browser
 
 TROUBLE = {"status": 503, "headers": {"Retry-After": "5"}, "body": {"code": "storage_unavailable"}}
-
-
-@pytest.fixture
-def open_page(chromium: Browser, stub: Stub) -> Iterator[Callable[..., Page]]:
-    """Open the page of the room; fails the test on any error or refused load that the console reports."""
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def note(text: str) -> None:
-        # Chromium reports every answer of 400 and above; those are part of the tests.
-        if not text.startswith("Failed to load resource: the server responded with a status of"):
-            faults.append(text)
-
-    def opened(path: str = "/w/shop", *, before: Callable[[Page], None] | None = None, **options: Any) -> Page:
-        context = chromium.new_context(**{"locale": "en-GB", "viewport": {"width": 390, "height": 844}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: note(message.text) if message.type in ("error", "warning") else None)
-        if before:
-            before(page)
-        page.goto(stub.url + path, wait_until="commit")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
 
 
 def hero(page: Page) -> Any:
