@@ -31,6 +31,7 @@ from app.services.access import Access
 from app.services.admin_health import AdminHealth
 from app.services.assets import Assets
 from app.services.commit import CommitWaiter
+from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
@@ -65,6 +66,8 @@ class AppContext:
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
+    edge_watch: EdgeWatch
+    connections: ConnectionCap
     live: LiveFeed
     assets: Assets
     waiting_page: WaitingPage
@@ -126,6 +129,21 @@ class AppContext:
         store = AdminStore(valkey, prefix)
         lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
+        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
+        closing.push_async_callback(many_refused.stop)
+        visitor = VisitorServices.build(
+            settings=settings,
+            keyring=keyring,
+            engine=engine,
+            engine_admin=engine_admin,
+            commits=commits,
+            rooms=rooms,
+            limiter=limiter,
+            many_refused=many_refused,
+            lockout=lockout,
+        )
+        edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
+        connections = ConnectionCap(limiter, settings)
         health = AdminHealth(
             runtime=runtime,
             valkey=valkey,
@@ -134,9 +152,10 @@ class AppContext:
             rooms=room_service,
             limiter=limiter,
             keyring=keyring,
+            undeclared=visitor.undeclared,
+            edge_watch=edge_watch,
+            connections=connections,
         )
-        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
-        closing.push_async_callback(many_refused.stop)
         assets = Assets()
         return cls(
             runtime=runtime,
@@ -146,17 +165,7 @@ class AppContext:
             postgres=postgres,
             rooms=rooms,
             commits=commits,
-            visitor=VisitorServices.build(
-                settings=settings,
-                keyring=keyring,
-                engine=engine,
-                engine_admin=engine_admin,
-                commits=commits,
-                rooms=rooms,
-                limiter=limiter,
-                many_refused=many_refused,
-                lockout=lockout,
-            ),
+            visitor=visitor,
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
@@ -169,6 +178,8 @@ class AppContext:
                 lockout=lockout,
             ),
             admin_health=health,
+            edge_watch=edge_watch,
+            connections=connections,
             live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),
             assets=assets,
             waiting_page=WaitingPage(assets=assets),

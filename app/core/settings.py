@@ -22,8 +22,10 @@ from app.core.settings_kinds import (
     Bool,
     Choice,
     Folder,
+    HostNames,
     Int,
     Key,
+    KeyList,
     Kind,
     Network,
     Networks,
@@ -62,7 +64,7 @@ def row(
 ) -> Any:
     """A dataclass field that is a variable. ``shown`` words a default that is worked out at start."""
     text = shown if shown is not None else _default_text(default)
-    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | StoreUrl))
+    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl))
     return field(default=default, metadata={_ROW: meta})
 
 
@@ -97,6 +99,10 @@ class Settings:
         bad=Bad.REFUSE, shown="./data",
     )  # fmt: skip
     public_url: str | None = row("PUBLIC_URL", "CFG-022", BaseUrl(), None, "address of this server for links it gives")
+    admin_host: tuple[str, ...] = row(
+        "ADMIN_HOST", "CFG-023", HostNames(), (), "the only hosts that serve the console and the admin API",
+        bad=Bad.REFUSE,
+    )  # fmt: skip
     cookie_secure: bool | None = row(
         "COOKIE_SECURE", "CFG-024", Bool(), None, "Secure on every cookie, or on none",
         shown="unset: Secure when the visitor's request is HTTPS",
@@ -205,6 +211,10 @@ class Settings:
         "TRUST_PROXY_IPS", "CFG-057", Networks(), (), "addresses those hops connect from", bad=Bad.REFUSE
     )
 
+    edge_secret: tuple[Secret, ...] = row(
+        "EDGE_SECRET", "CFG-058", KeyList(16, 5), (),
+        "what the CDN sends as X-QM-Edge with every request; two values while it is being changed", bad=Bad.REFUSE,
+    )  # fmt: skip
     proxy_allow_private: bool = row(
         "PROXY_ALLOW_PRIVATE",
         "CFG-059",
@@ -213,6 +223,13 @@ class Settings:
         "sites may be asked at private, loopback or link-local addresses",
     )
 
+    max_connections: int = row(
+        "MAX_CONNECTIONS", "CFG-062", _LIMIT, 20000, "open client connections above which new ones get 503; 0 = no cap"
+    )
+    connection_reserve: int = row(
+        "CONNECTION_RESERVE", "CFG-063", Int(0, 65536), 256,
+        "connections accepted above the cap, so that the refusal can be answered",
+    )  # fmt: skip
     sse_per_ip: int = row("SSE_PER_IP", "CFG-064", _LIMIT, 64, "open /events streams of one address; 0 = no cap")
     sse_max_total: int = row("SSE_MAX_TOTAL", "CFG-065", _LIMIT, 10000, "open /events streams in all; 0 = no cap")
     shutdown_grace_ms: int = row(

@@ -32,11 +32,13 @@ from app.infrastructure.rate_table import (
     GAUGES,
     GROUPS,
     KEYS_BYTES,
+    LISTS,
     Place,
     RateMemory,
     RateTable,
     is_wide,
 )
+from app.infrastructure.shared_notes import Counters, PeerList
 
 WINDOW_MS: Final = 60_000
 WIDE_FACTOR: Final = 256
@@ -89,6 +91,10 @@ class RateLimiter:
         self._place = memory.place
         self._budgets = {group: _Budgets(memory, group, now) for group in GROUPS}
         self._gauges = {gauge: _Gauge(memory, gauge) for gauge in GAUGES}
+        self.workers = memory.workers
+        """Worker processes of the instance, which share the memory."""
+        self.counters = Counters(memory)
+        self.lists = {name: PeerList(memory, name, now) for name in LISTS}
 
     def take(self, group: str, key: bytes, limit: int) -> Budget:
         """Count one request of ``key`` against ``limit`` a minute, if the budget has room.

@@ -30,8 +30,14 @@ GROUPS: Final = (
 )
 """Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
 
-GAUGES: Final = ("sse", "connections")
-"""Counts of things that are open now, per key and in all."""
+GAUGES: Final = ("sse", "connections", "surplus", "exempt")
+"""Counts of things that are open now, or marked until the instance ends, per key and in all."""
+
+COUNTERS: Final = ("edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at")
+"""Numbers of the instance without a key; see ``shared_notes.Counters``."""
+
+LISTS: Final = ("undeclared", "short_chain")
+"""Short lists of addresses; see ``shared_notes.PeerList``."""
 
 WAYS: Final = 8
 """Keys of one bucket: 8 fingerprints and 8 words are two cache lines."""
@@ -39,9 +45,15 @@ KEYS_BYTES: Final = WAYS * 8
 BUCKET_BYTES: Final = KEYS_BYTES * 2
 GAUGE_BUCKETS: Final = 8192
 
-_MAGIC: Final = b"QMRATE01"
+_MAGIC: Final = b"QMRATE02"
 _HEAD: Final = struct.Struct("<8sIIII")
 _PAGE: Final = 4096
+_FIRST_COUNTER: Final = 64
+"""Word of the control page; those before it are totals of gauges."""
+LIST_ENTRIES: Final = 20
+LIST_WORDS: Final = 3
+"""Words of one entry: when it was last written, and the two halves of the address."""
+_FIRST_LIST: Final = 256
 _LOW_64: Final = (1 << 64) - 1
 _WIDE_KEY_BYTES: Final = 6
 
@@ -66,7 +78,7 @@ class Span(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Header page, then for each worker: a control page, the budget tables, the gauge tables."""
+    """Header page, then for each worker: a control page (totals, counters, lists), the budget and gauge tables."""
 
     workers: int
     buckets: int
@@ -158,6 +170,16 @@ class RateMemory:
     def gauge_totals(self, gauge: str) -> list[int]:
         """Indices in ``words`` of the totals of a gauge, this worker's first."""
         index = GAUGES.index(gauge)
+        return [self._layout.control(worker) // 8 + index for worker in self._order]
+
+    def counter_words(self, counter: str) -> list[int]:
+        """Indices in ``words`` of a counter, this worker's first."""
+        index = _FIRST_COUNTER + COUNTERS.index(counter)
+        return [self._layout.control(worker) // 8 + index for worker in self._order]
+
+    def list_words(self, name: str) -> list[int]:
+        """Indices in ``words`` of the first entry of a list, this worker's first."""
+        index = _FIRST_LIST + LIST_ENTRIES * LIST_WORDS * LISTS.index(name)
         return [self._layout.control(worker) // 8 + index for worker in self._order]
 
     def close(self) -> None:

@@ -15,14 +15,17 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.runtime import Runtime
+from app.core.settings import ConfigWarning
 from app.core.version import VERSION
 from app.domain.keyring import Keyring
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services.commit import CommitWaiter
+from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService
+from app.services.undeclared import UndeclaredPeers
 
 POSTGRES_TRIAL_SEC: Final = 1.0
 
@@ -61,6 +64,9 @@ class AdminHealth:
         rooms: RoomService,
         limiter: RateLimiter,
         keyring: Keyring,
+        undeclared: UndeclaredPeers,
+        edge_watch: EdgeWatch,
+        connections: ConnectionCap,
         now: Callable[[], int] = wall_ms,
     ) -> None:
         self._runtime = runtime
@@ -70,6 +76,9 @@ class AdminHealth:
         self._rooms = rooms
         self._limiter = limiter
         self._keyring = keyring
+        self._undeclared = undeclared
+        self._edge_watch = edge_watch
+        self._connections = connections
         self._now = now
         self._since: dict[tuple[str, str | None], int] = {}
 
@@ -88,6 +97,14 @@ class AdminHealth:
         now = self._now()
         self._since = {(code, room): self._since.get((code, room), now) for code, _, room, _ in found}
         return [Incident(code, severity, text, room, self._since[code, room]) for code, severity, room, text in found]
+
+    def reasons(self) -> tuple[tuple[str, str], ...]:
+        """Code and text of what makes this instance not ready (OBS-012)."""
+        holds = {
+            ("shutting_down", "this instance is stopping"): self._runtime.stopping.is_set(),
+            ("connection_limit", "this instance holds as many connections as it may"): self._connections.is_full,
+        }
+        return tuple(reason for reason in holds if holds[reason])
 
     def server_block(self, incidents: Sequence[Incident]) -> dict[str, Any]:
         """``server`` of a stream frame. ``instances`` is absent where this build cannot count them."""
@@ -112,8 +129,7 @@ class AdminHealth:
         """The full answer; it is given whatever is down (OBS-032). ``admin_streams``: those of this worker."""
         views, stores = await asyncio.gather(self._views(), self._stores())
         incidents = self.incidents(views or ())
-        is_stopping = self._runtime.stopping.is_set()
-        reasons = [{"code": "shutting_down", "text": "this instance is stopping"}] if is_stopping else []
+        reasons = [{"code": code, "text": text} for code, text in self.reasons()]
         return {
             **self._identity(),
             "ready": not reasons,
@@ -122,15 +138,19 @@ class AdminHealth:
             "degraded": list(dict.fromkeys(incident.code for incident in incidents)),
             "rooms": None if views is None else _rooms_block(views),
             "sse": self._sse_block(admin_streams),
+            "connections": self._connections.connections_block(),
             "limits": self._limits_block(),
+            "waitingPage": self._waiting_page_block(),
             "storage": {"ok": not self._commits.refusing() and stores["postgres"] == "up"},
             "backend": {**stores, **self._recovering(views or ())},
+            "proxy": self._undeclared.proxy_block(),
+            "edge": self._edge_watch.edge_block(),
             "access": {"sso": False, "operators": 0, "monitorLinks": 0},
             "keys": self._keys_block(),
             "config": {name: {"value": value} for name, value in self._runtime.settings.shown().items()},
             "incidents": [incident.to_json() for incident in incidents],
             "warnings": self._warnings(),
-            "configWarnings": [_warning(warning) for warning in self._runtime.warnings],
+            "configWarnings": [_warning(warning) for warning in self._config_warnings()],
             "hardening": list(self._runtime.hardening),
         }
 
@@ -205,6 +225,11 @@ class AdminHealth:
             "maxKeys": settings.rate_limit_max_keys,
         }
 
+    def _waiting_page_block(self) -> dict[str, Any]:
+        """The page budget, and whether it rests for somebody behind an undeclared proxy (CFG-123)."""
+        limit, exempt = self._runtime.settings.waiting_limit_per_min, self._undeclared.exempt
+        return {"enforced": limit > 0 and not exempt, "limitPerMin": limit, "exemptAddresses": exempt}
+
     def _keys_block(self) -> dict[str, Any]:
         """States of the keys and the public names of the two secrets (CFG-143)."""
         kids = (*self._keyring.kids, None)
@@ -216,7 +241,11 @@ class AdminHealth:
         }
 
     def _warnings(self) -> list[str]:
-        return [warning.message for warning in self._runtime.warnings if warning.raises_badge]
+        config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
+        return config + self._undeclared.sentences()
+
+    def _config_warnings(self) -> list[ConfigWarning]:
+        return [*self._runtime.warnings, *self._undeclared.config_warnings()]
 
 
 def _refuses_joins(view: RoomView) -> tuple[str, str, str | None, str] | None:

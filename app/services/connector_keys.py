@@ -65,6 +65,14 @@ class ConnectorKeys:
         await self._lockout.fail(client)
         raise Unauthorized
 
+    async def is_connector(self, client: Client, authorization: str | None) -> bool:
+        """Tell whether ``judge`` would take the key; a wrong one counts as it does there."""
+        try:
+            await self.judge(client, authorization)
+        except Unauthorized:
+            return False
+        return True
+
 
 def _digest(key: str) -> bytes:
     """Equal length for every key, so that comparing tells nothing about it."""

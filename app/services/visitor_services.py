@@ -93,7 +93,7 @@ class VisitorServices:
                 per_address=settings.sse_per_ip, in_all=settings.sse_max_total,
             ),
             counts=counts,
-            undeclared=UndeclaredPeers(limiter),
+            undeclared=UndeclaredPeers(limiter, settings),
             keys=ConnectorKeys(
                 admin_key=settings.admin_key, public_key=settings.public_api_key, lockout=lockout,
                 connectors=settings.connector_ips,

@@ -91,7 +91,7 @@ class CheckRoute:
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
-                is_alike = self._visitor.undeclared.saw(request.client, request.headers)
+                is_alike = self._visitor.undeclared.is_marked(request.client)
                 answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
             block = _cors_block(origin) if origin is not None and is_covered else b""
             return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)

@@ -32,7 +32,7 @@ bp = Blueprint("visitor_pages")
 async def waiting(request: Request, room: str) -> HTTPResponse:
     """The page of a room, the same bytes for everybody, or a small page that says why not."""
     qm: AppContext = request.app.ctx.qm
-    budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
+    budget = qm.visitor.undeclared.page_budget(BUDGET, request.ctx.client)
     limits = {name.decode(): value.decode() for name, value in budget.headers()}
     if not budget.allowed:
         return _too_many(request, budget, limits)

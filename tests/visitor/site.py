@@ -152,6 +152,8 @@ class Site:
         """The answer of a hot route, as the edge would make it."""
         handler = self.table.find(request.method, request.path.encode())
         assert handler is not None, f"no hot route {request.method} {request.path}"
+        if request.client.note:
+            self.visitor.undeclared.saw(request.client)
         try:
             reply = await handler(request)
         except QmError as error:
