@@ -152,7 +152,7 @@ def test_it_answers_404_that_nobody_keeps_to_an_unknown_hash(stub: Stub) -> None
         assert (status, headers["cache-control"]) == (404, "no-store")
 
 
-@pytest.mark.req("PAG-187", "PAG-188", "PAG-190", "PAG-191", "PAG-192")
+@pytest.mark.req("VIS-108", "PAG-187", "PAG-188", "PAG-190", "PAG-191", "PAG-192")
 def test_it_serves_the_fonts_as_they_are(stub: Stub) -> None:
     for name in ("geist-latin", "geist-latin-ext", "geist-mono-latin", "geist-mono-latin-ext"):
         status, headers, body = fetch(f"{stub.url}/fonts/{name}.woff2", accept_encoding="gzip")

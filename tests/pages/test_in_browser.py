@@ -23,7 +23,7 @@ def hero(page: Page) -> Any:
 # ---- states ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("PAG-109")
+@pytest.mark.req("PAG-109", "VIS-103")
 def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
 
@@ -39,7 +39,7 @@ def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], 
     assert page.get_by_role("progressbar").get_attribute("aria-valuetext") == "Number 1,204, started at 1,204"
 
 
-@pytest.mark.req("VIS-094", "VIS-139")
+@pytest.mark.req("VIS-091", "VIS-094", "VIS-139")
 def test_it_joins_with_the_token_it_kept_and_the_page_it_came_from(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"), token="new.token")
 
@@ -102,7 +102,7 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
     expect(page).to_have_title("landed")
 
 
-@pytest.mark.req("VIS-097", "ENG-141")
+@pytest.mark.req("VIS-091", "VIS-097", "ENG-141")
 def test_it_asks_once_more_at_the_turn_and_then_goes_where_the_server_says(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:

@@ -453,7 +453,7 @@ async def records_of(site: Site) -> dict[str, Any]:
     return {"tickets": shot["tickets"], "doors": shot["doors"], "seq": shot["header"]["seq"]}
 
 
-@pytest.mark.req("VIS-039")
+@pytest.mark.req("VIS-039", "VIS-226")
 @pytest.mark.parametrize("prepare", ["new", "waiting", "passed", "session", "elsewhere", "bypass", "free", "bad"])
 async def test_it_changes_nothing_for_a_head_request(site: Site, browser: Browser, prepare: str) -> None:
     await site.create(rules=(UrlRule("r1", "skip", "/free"),), rate_per_minute=0 if prepare == "waiting" else 600)
