@@ -197,7 +197,8 @@ def test_it_answers_head_of_every_route_like_get_without_a_body(
     page = re.search(r'"(/assets/waiting-[^"]+)"', visitor.get(f"/w/{room}").text)
     assert console
     assert page
-    found = ("/", "/public/admin.html", "/offline.html", f"/w/{room}", "/w/nowhere", "/qm.js", "/robots.txt", "/favicon.ico",
+    found = ("/", "/public/admin.html", "/offline.html", f"/w/{room}",
+             "/w/nowhere", "/qm.js", "/robots.txt", "/favicon.ico",
              "/fonts/geist-latin.woff2", "/fonts/LICENSE.txt", console[1], page[1], "/healthz", "/api/version",
              f"/api/status?room={room}", f"/api/check?room={room}", "/api/status?room=nowhere", "/nowhere")  # fmt: skip
 

@@ -196,7 +196,8 @@ def test_it_does_not_lose_its_token_to_a_planted_one(stage: Stage, second: dict[
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("no cors", "unreachable"), (503, "http-503"), (404, "http-404"), (403, "http-403"), (401, "http-401"), (500, "http-500"),
+        ("no cors", "unreachable"),
+        (503, "http-503"), (404, "http-404"), (403, "http-403"), (401, "http-401"), (500, "http-500"),
         ("broken", "unreachable"), ("silence", "timeout"), ("no json", "invalid-response"), ("[]", "invalid-response"),
         ({"action": "queue"}, "invalid-response"), ({**QUEUED, "location": "javascript:x"}, "invalid-response"),
         ({"action": "other"}, "invalid-response"), ("null", "invalid-response"),
