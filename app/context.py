@@ -13,6 +13,7 @@ from app.core.runtime import Runtime, web_worker_index
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_counts import EngineCounts
@@ -32,6 +33,7 @@ from app.services.admin_health import AdminHealth
 from app.services.assets import Assets
 from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
+from app.services.fleet_counts import FleetCounts
 from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
@@ -43,6 +45,7 @@ from app.services.sessions import Sessions
 from app.services.sites import Sites
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
+from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from app.services.waiting_page import WaitingPage
 
@@ -59,6 +62,7 @@ class AppContext:
     rooms: RoomDirectory
     commits: CommitWaiter
     visitor: VisitorServices
+    fleet_counts: FleetCounts
     room_service: RoomService
     line_service: LineService
     tickets: TicketLookup
@@ -93,7 +97,11 @@ class AppContext:
         for part in (self.commits, self.rooms):
             await part.start()
             closing.push_async_callback(part.stop)
-        tally = Tally(counts=self.visitor.counts, engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)))
+        tally = Tally(
+            counts=self.visitor.counts,
+            engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)),
+            fleet=self.fleet_counts,
+        )
         await tally.start()
         closing.push_async_callback(tally.stop)
         closing.push_async_callback(self.live.stop)
@@ -131,6 +139,8 @@ class AppContext:
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
         many_refused = ManyRefused(RefusedTokens(valkey, prefix))
         closing.push_async_callback(many_refused.stop)
+        counts = VisitorCounts(many_refused)
+        fleet = FleetCounts(counts, CounterBoard(valkey, prefix, _run_of(runtime), web_worker_index()))
         visitor = VisitorServices.build(
             settings=settings,
             keyring=keyring,
@@ -139,7 +149,7 @@ class AppContext:
             commits=commits,
             rooms=rooms,
             limiter=limiter,
-            many_refused=many_refused,
+            counts=counts,
             lockout=lockout,
         )
         edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
@@ -155,6 +165,7 @@ class AppContext:
             undeclared=visitor.undeclared,
             edge_watch=edge_watch,
             connections=connections,
+            fleet=fleet,
         )
         assets = Assets()
         return cls(
@@ -166,6 +177,7 @@ class AppContext:
             rooms=rooms,
             commits=commits,
             visitor=visitor,
+            fleet_counts=fleet,
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
@@ -185,3 +197,8 @@ class AppContext:
             waiting_page=WaitingPage(assets=assets),
             _closing=closing,
         )
+
+
+def _run_of(runtime: Runtime) -> str:
+    """Name of this run of the instance: the instance's own name is for people, and may come again."""
+    return f"{runtime.instance_id}.{runtime.started_at}.{runtime.main_pid}"

@@ -252,6 +252,20 @@ class Settings:
     verify_limit_per_min: int = row(
         "VERIFY_LIMIT_PER_MIN", "CFG-073", _LIMIT, 60, "calls of /api/verify of one address; 0 = off"
     )
+    protection_mode: str = row(
+        "PROTECTION_MODE", "CFG-075", Choice(("off", "monitor", "enforce")), "monitor",
+        "bot protection of rooms without a setting of their own",
+    )  # fmt: skip
+    protection_warn_at: int = row(
+        "PROTECTION_WARN_AT", "CFG-076", Int(1, 100), 40, "score from which a newcomer counts as warned"
+    )
+    protection_block_at: int = row(
+        "PROTECTION_BLOCK_AT", "CFG-077", Int(1, 100), 70,
+        "score above which enforce gives no place; 100 refuses nobody",
+    )  # fmt: skip
+    protection_allow_ips: tuple[Network, ...] = row(
+        "PROTECTION_ALLOW_IPS", "CFG-078", Networks(), (), "addresses that are never scored", bad=Bad.REFUSE
+    )
     autotune: bool = row(
         "AUTOTUNE", "CFG-079", Bool(), False, "rooms without a setting of their own have their rate adjusted"
     )

@@ -236,6 +236,22 @@ def _rule_order(reading: Reading) -> None:
         reading.warn("misordered", "MAX_CONNECTIONS", message, using=most)
 
 
+def _rule_protection(reading: Reading) -> None:
+    """Thresholds that are not ordered give way to both defaults (CFG-012, CFG-076)."""
+    values = reading.values
+    names = ("protection_warn_at", "protection_block_at")
+    warn, block = (values.get(name, _default(name)) for name in names)
+    if warn < block:
+        return
+    for name in names:
+        values[name] = _default(name)
+    message = (
+        f"PROTECTION_WARN_AT={warn} is not below PROTECTION_BLOCK_AT={block}; using "
+        f"PROTECTION_WARN_AT={values[names[0]]} and PROTECTION_BLOCK_AT={values[names[1]]}"
+    )
+    reading.warn("misordered", "PROTECTION_WARN_AT", message, using=values[names[0]])
+
+
 def _rule_other_names(reading: Reading) -> None:
     """Variables that this release does not have (CFG-010), and protections that it cannot give yet."""
     known = {item.name for item in ROWS.values()} | _FOR_TESTS
@@ -294,6 +310,7 @@ _RULES: Final = (
     _rule_keys,
     _rule_proxies,
     _rule_order,
+    _rule_protection,
     _rule_other_names,
     _rule_hardening,
 )

@@ -75,6 +75,8 @@ class JoinCode(IntEnum):
     IDENTITY_LIMIT = 3
     LINE_FULL = 4
     PRE_IDENTITY_LIMIT = 5
+    BARRED = 6
+    """A newcomer whom bot protection keeps out."""
 
 
 class Verdict(IntEnum):
@@ -135,6 +137,8 @@ class JoinItem(NamedTuple):
     net: int = 0
     from_loose: bytes = b""
     """Further loose fingerprint that came signed with the join (ENG-110), 16 bytes or none."""
+    is_barred: bool = False
+    """No new place is given; one that is held is told as ever (VIS-147)."""
 
 
 class CheckItem(NamedTuple):
@@ -195,7 +199,7 @@ class JoinAnswer(NamedTuple):
     generation: int
     seq: int
     view: VisitorView | None
-    """None for IDENTITY_LIMIT, LINE_FULL and PRE_IDENTITY_LIMIT."""
+    """None for IDENTITY_LIMIT, LINE_FULL, PRE_IDENTITY_LIMIT and BARRED."""
 
 
 class CheckAnswer(NamedTuple):

@@ -23,6 +23,7 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
+from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService
 from app.services.undeclared import UndeclaredPeers
@@ -67,6 +68,7 @@ class AdminHealth:
         undeclared: UndeclaredPeers,
         edge_watch: EdgeWatch,
         connections: ConnectionCap,
+        fleet: FleetCounts,
         now: Callable[[], int] = wall_ms,
     ) -> None:
         self._runtime = runtime
@@ -79,6 +81,7 @@ class AdminHealth:
         self._undeclared = undeclared
         self._edge_watch = edge_watch
         self._connections = connections
+        self._fleet = fleet
         self._now = now
         self._since: dict[tuple[str, str | None], int] = {}
 
@@ -127,7 +130,7 @@ class AdminHealth:
 
     async def report(self, admin_streams: int) -> dict[str, Any]:
         """The full answer; it is given whatever is down (OBS-032). ``admin_streams``: those of this worker."""
-        views, stores = await asyncio.gather(self._views(), self._stores())
+        views, stores, sums = await asyncio.gather(self._views(), self._stores(), self._sums())
         incidents = self.incidents(views or ())
         reasons = [{"code": code, "text": text} for code, text in self.reasons()]
         return {
@@ -145,6 +148,8 @@ class AdminHealth:
             "backend": {**stores, **self._recovering(views or ())},
             "proxy": self._undeclared.proxy_block(),
             "edge": self._edge_watch.edge_block(),
+            **sums.health_blocks(),
+            "protection": self._protection_block(sums),
             "access": {"sso": False, "operators": 0, "monitorLinks": 0},
             "keys": self._keys_block(),
             "config": {name: {"value": value} for name, value in self._runtime.settings.shown().items()},
@@ -197,6 +202,18 @@ class AdminHealth:
             "valkeyEverConnected": self._valkey.ever_connected,
             "postgres": postgres,
         }
+
+    async def _sums(self) -> Sums:
+        """Counts of the living instances; those of this process alone while the live store is away (OBS-039)."""
+        try:
+            return await self._fleet.sums()
+        except StorageUnavailable:
+            return self._fleet.known()
+
+    def _protection_block(self, sums: Sums) -> dict[str, Any]:
+        settings = self._runtime.settings
+        thresholds = {"warnAt": settings.protection_warn_at, "blockAt": settings.protection_block_at}
+        return {"mode": settings.protection_mode, **thresholds, **{name: sums.protection[name] for name in OUTCOMES}}
 
     def _recovering(self, views: Sequence[RoomView]) -> dict[str, Any]:
         ids = [view.room.id for view in views if view.is_recovering]

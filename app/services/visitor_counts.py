@@ -6,10 +6,10 @@ Source: VIS-214, ENG-093, ENG-202, ENG-203, ENG-210, ENG-211.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from app.core.clock import wall_ms
 from app.domain.room import Room, UrlRule
@@ -18,6 +18,9 @@ from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
 MAX_UNKNOWN_ROOMS: Final = 50
+MAX_DECISIONS: Final = 50
+PROTECTION: Final = "protection."
+"""Beginning of the names under which a room's counts of bot protection are handed over."""
 MAX_ROOM_CHARS: Final = 64
 OTHER_ORIGIN: Final = "other"
 
@@ -63,7 +66,7 @@ class VisitorCounts:
         """``many_refused`` hears of every refused token."""
         self._many_refused = many_refused
         self.totals: Counter[Counted] = Counter()
-        self.by_room: Counter[tuple[str, Counted]] = Counter()
+        self.by_room: Counter[tuple[str, str]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
         self.refused_at: dict[tuple[str, str], int] = {}
@@ -71,6 +74,12 @@ class VisitorCounts:
         self.unknown_rooms: dict[str, tuple[int, int]] = {}
         """Checks of ids that no room has, and when the last one was (epoch ms); the latest 50 ids, latest last."""
         self.rejected_tokens: Counter[Cause] = Counter()
+        self.protected: Counter[str] = Counter()
+        """Joins by what bot protection made of them, in all rooms: ``scored`` and the names of Outcome."""
+        self.signals: Counter[str] = Counter()
+        """How often each sign of an automated client was seen."""
+        self.decisions: deque[Any] = deque(maxlen=MAX_DECISIONS)
+        """Decisions of bot protection (protection.Decision) since they were last handed over."""
         self.rules: dict[RuleKey, tuple[int, int]] = {}
         """Checks that a rule decided and time of the last one (epoch ms), since they were last handed over."""
 
@@ -108,6 +117,16 @@ class VisitorCounts:
             pair = (room_id, OTHER_ORIGIN)
         self.refused_origins[pair] += 1
         self.refused_at[pair] = wall_ms()
+
+    def protection(self, room_id: str, outcomes: Iterable[str], signals: Iterable[str], *, is_scored: bool) -> None:
+        """A newcomer of ``room_id`` was judged by bot protection."""
+        names = [*outcomes, "scored"] if is_scored else list(outcomes)
+        for name in names:
+            self.protected[name] += 1
+            self.by_room[room_id, PROTECTION + name] += 1
+        for signal in signals:
+            self.signals[signal] += 1
+            self.by_room[room_id, f"{PROTECTION}signal.{signal}"] += 1
 
     def rejected_token(self, room_id: str, cause: Cause) -> None:
         """A visitor token of ``room_id`` was refused (ENG-093)."""

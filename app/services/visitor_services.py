@@ -18,7 +18,7 @@ from app.services.connector_keys import ConnectorKeys
 from app.services.join import JoinService
 from app.services.leave import LeaveService
 from app.services.lockout import Lockout
-from app.services.refused_tokens import ManyRefused
+from app.services.protection import Protection
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
 from app.services.streams import Streams
@@ -57,7 +57,7 @@ class VisitorServices:
         commits: CommitWaiter,
         rooms: Rooms,
         limiter: RateLimiter,
-        many_refused: ManyRefused,
+        counts: VisitorCounts,
         lockout: Lockout,
     ) -> VisitorServices:
         """Wire the use cases; does nothing else."""
@@ -67,9 +67,16 @@ class VisitorServices:
             max_age_sec=settings.token_max_age_sec,
             cookie_max_age_sec=settings.queue_cookie_max_age_sec,
         )
-        counts = VisitorCounts(many_refused)
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
         froms = FromTokens(keyring)
+        protection = Protection(
+            mode=settings.protection_mode,
+            warn_at=settings.protection_warn_at,
+            block_at=settings.protection_block_at,
+            allowed=settings.protection_allow_ips,
+            limiter=limiter,
+            counts=counts,
+        )
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
         streams = Streams(engine=engine, rooms=found, issuer=issuer, refresh_after_ms=tokens.refresh_after_ms)
@@ -77,7 +84,7 @@ class VisitorServices:
             rooms=found,
             join=JoinService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts, froms=froms,
+                identifier=identifier, issuer=issuer, counts=counts, froms=froms, protection=protection,
             ),
             status=StatusService(
                 engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits

@@ -11,7 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from app.core.errors import Forbidden, NoRoom, QmError, RateLimited
+from app.domain.bot_signals import look_at
 from app.domain.cookies import ticket_candidates
+from app.services.protection import Asker
 from app.services.visitor_counts import Counted
 from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom
@@ -164,7 +166,15 @@ class JoinRoute:
         if not room_id:
             raise missing_room()
         visitor = visitor_of(request, room_id, fields.get("token"))
-        answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"), fields.get("from"))
+        headers, client = request.headers, request.client
+        asker = Asker(
+            look=look_at(headers, https=client.scheme == "https"),
+            is_alike=self._visitor.undeclared.is_marked(client),
+            joins=budget.limit - budget.remaining if budget.limit else None,
+        )
+        answer = await self._visitor.join.join(
+            room_id, visitor, fields.get("returnUrl"), fields.get("from"), asker=asker
+        )
         return HotReply(200, answer.body, answer.cookies, ())
 
 

@@ -20,14 +20,17 @@ from app.domain.keyring import Keyring
 from app.domain.principal import OWNER_BY_KEY, Principal
 from app.domain.room import RoomConfig, RoomState
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services import live
 from app.services.admin_health import AdminHealth
+from app.services.fleet_counts import FleetCounts
 from app.services.live import REVOKED, LiveFeed, Stream
 from app.services.room_object import room_object
 from app.services.sessions import Sessions
+from app.services.visitor_counts import VisitorCounts
 from tests.admin.conftest import House, Process
 
 TARGET = "https://shop.example"
@@ -55,6 +58,7 @@ class Desk:
             rooms=process.service,
             limiter=self.limiter,
             keyring=keyring,
+            fleet=FleetCounts(VisitorCounts(), CounterBoard(valkey, process.prefix, "i:test", 0)),
         )
         self.feed = LiveFeed(rooms=process.service, health=self.health, sessions=self.sessions, workers=1)
 

@@ -28,6 +28,7 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
 from app.services.lockout import Lockout
 from app.services.refused_tokens import ManyRefused
+from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.head import Fields
 from blueprints.edge.hot import HotTable
@@ -94,7 +95,7 @@ class Site:
             commits=house.commits,
             rooms=self.rooms,
             limiter=limiter,
-            many_refused=self.many_refused,
+            counts=VisitorCounts(self.many_refused),
             lockout=self.lockout,
         )
         self.context: Any = SimpleNamespace(settings=self.settings, limiter=limiter, visitor=self.visitor)

@@ -103,6 +103,7 @@ local function join(R, item, batch, line_max)
   local view, reason, seq = by_token(R, item, last)
   if not view and byte(item, 3) > 0 then view, reason, seq = by_cookie(R, item, last, reason) end
   if view then return pack("<BBxxI4", J.EXISTING, reason, seq) .. view end
+  if byte(item, 2) >= qm.ASK.BARRED then return pack("<BBxxI4", J.BARRED, reason, 0) .. qm.view_gone(reason) end
   if is_pre_queue(h) then
     return qm.place_give(R, item, reason, line_max)
   end
