@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 
-
 class Signal(StrEnum):
     """Names as in counters and lists of decisions."""
 
