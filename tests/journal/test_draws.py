@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import pytest
 from app.core.clock import mono, wall_ms
 from app.core.ids import RoomId
 from app.domain.facts import FactType
+from app.domain.facts_of_doors import Drawn
 from app.infrastructure.engine_results import Presented, VisitorView
 from app.infrastructure.store_binaries import Binaries
 from app.services.draws import SLICE, draw_room
@@ -201,6 +203,34 @@ async def test_it_can_be_checked_by_the_published_program(house: House, fresh_sc
     tampered = check(fresh_schema, tmp_path)
     assert tampered.returncode == 1
     assert "BAD" in tampered.stdout
+
+
+@pytest.mark.req("ENG-300", "ENG-068")
+async def test_it_is_told_in_audit_and_timeline_with_its_numbers(house: House) -> None:
+    await pre_queue(house, 12, addresses=5)
+    await house.admin.update(DROP, {"opens_at": wall_ms() + 60_000}, actor="ann")
+    await begin(house)
+    await finish(house)
+
+    drawn = Drawn(*struct.unpack("<BQIII32s32s", await _only_body(house, FactType.DRAWN)))
+
+    entries = await house.postgres.fetch(
+        "SELECT action, detail, actor FROM audit WHERE action <> 'room.create' ORDER BY id"
+    )
+    digest = drawn.digest.hex()
+    assert [tuple(row) for row in entries] == [
+        ("room.schedule", "opensAt; 12 in the pre-queue", "ann"),
+        ("room.schedule", "cancelled; 12 in the pre-queue are drawn at once", "ann"),
+        ("room.draw", f"12 places of 5 addresses drawn, order {digest}", "system"),
+    ]
+    marks = await house.postgres.fetch("SELECT kind, text FROM timeline WHERE kind <> 'settings' ORDER BY id")
+    assert [row["kind"] for row in marks] == ["schedule", "schedule", "draw"]
+    assert digest in marks[2]["text"]
+
+
+async def _only_body(house: House, kind: FactType) -> bytes:
+    (row,) = await house.postgres.fetch("SELECT body FROM events WHERE type = $1", kind)
+    return bytes(row["body"])
 
 
 @pytest.mark.slow
