@@ -126,14 +126,13 @@ class Line:
 
     def proof(self, ticket: int) -> Proof:
         """What the holder of ``ticket`` presents."""
-        return Proof(Presented.VALID, 1, ticket, b"", _STRICT, b"", _door(ticket))
+        return Proof(Presented.VALID, 1, ticket, b"", _STRICT, _STRICT, _door(ticket))
 
     def join_item(self) -> JoinItem:
         """A newcomer; 0.3 addresses a ticket."""
         home = self.dice.randrange(300_000).to_bytes(8, "little")
-        return JoinItem(
-            Proof(Presented.NONE, 0, 0, b"", _STRICT, b""), self.dice.randbytes(16), home, bytes(16), bytes(16)
-        )
+        newcomer = Proof(Presented.NONE, 0, 0, b"", _STRICT, _STRICT)
+        return JoinItem(newcomer, self.dice.randbytes(16), home, bytes(16), bytes(16))
 
     def check_item(self, ticket: int) -> CheckItem:
         """A page request of the holder of ``ticket``."""

@@ -24,7 +24,7 @@ from app.domain.room_codec import config_from_json, config_to_json, field_text
 from app.domain.ticket_state import TicketState
 
 Write = tuple[str, Any] | tuple[str, int, bytes]
-"""``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"lp"|"pn"|"hm", offset, bytes)`` a piece of a string ·
+"""``("t"|"d"|"h", chunk, bytes)`` · ``("r"|"lp"|"c"|"hc"|"pn"|"hm", offset, bytes)`` a piece of a string ·
 ``("o", [(cookie 8, n or place), …])`` · ``("hx", [(handle 8, place), …])`` · ``("i"|"ip", [(address 8, count), …])`` ·
 ``("in"|"ipn", [(/48 4, entries), …])`` · ``("x0"|"x1", [(address 8, leaves), …])`` ·
 ``("vi"|"vip", [place that goes on counting, …])`` · ``("u"|"ut", [(address 8, slots), …])`` ·
@@ -92,6 +92,8 @@ class RoomImage:
         yield from _chunks("d", self.records.doors, CHUNK * DOOR_BYTES)
         yield from _pieces("r", self.removed)
         yield from _pieces("c", self.ended())
+        if self.records.pre_queue.places:
+            yield from _pieces("hc", struct.pack("<I", self.records.now_ds))
         yield from _pieces("lp", bytes(self.records.ring))
         yield from _slices("o", _owners(self.records))
         churn = churn_of(self.records.left, self.records.created_at, self.records.now_ms, self.records.ds)

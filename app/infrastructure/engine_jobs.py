@@ -26,7 +26,8 @@ LAPSED_TTL_MS: Final = 86_400_000
 """How long tickets that are over are remembered, unless LAPSED_TTL_MS says otherwise."""
 
 Write = tuple[Any, ...]
-"""One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes), ("r" | "lp" | "pn" | "hm" | "c", byte offset, bytes),
+"""One piece of a rebuilt room: ("t" | "d" | "h", chunk, bytes),
+("r" | "lp" | "pn" | "hm" | "c" | "hc", byte offset, bytes),
 ("o" | "i" | "in" | "u" | "ut" | "x0" | "x1" | "hx" | "ip" | "ipn" | "f", [(field, value), …]),
 ("e", [(ticket, due ds), …]), ("w", [ticket, …]), ("pu" | "vi" | "vip", [element, …])."""
 _PAIRS: Final = frozenset({"o", "i", "in", "u", "ut", "x0", "x1", "hx", "ip", "ipn", "f", "e"})

@@ -17,13 +17,11 @@ from sanic.http import Http, Stage
 
 from app.core.errors import BadRequest, BodyTooLarge
 from app.core.log import REQUEST_ID
-from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Head, head_end, parse_head
 from blueprints.edge.reply import render
 from blueprints.errors import error_reply
 
 if TYPE_CHECKING:
-    from app.domain.client_address import Client
     from blueprints.edge.hot import HotHandler
     from blueprints.edge.protocol import EdgeProtocol
     from blueprints.edge.request import HotRequest
@@ -104,25 +102,17 @@ class EdgeHttp(Http):
         protocol = self.protocol
         self.keep_alive = head.keep_alive and not protocol.is_stopping
         self.head_only = head.method == "HEAD"
-        gate = protocol.edge.gate
-        client = protocol.client_of(head)
-        if client.note:
-            gate.let_in(client, head)
-        if protocol.standing is Standing.SURPLUS:
-            self.keep_alive = False
-            await gate.let_into_reserve(client, head)
         self._open_body(head)
         handler = protocol.edge.hot.find(head.method, head.path)
         if handler is not None:
-            await self._serve_hot(head, client, handler)
+            await self._serve_hot(head, handler)
         else:
-            gate.let_to_route(client, head)
-            await self._serve_stock(head, client)
+            await self._serve_stock(head)
 
-    async def _serve_hot(self, head: Head, client: Client, handler: HotHandler) -> None:
+    async def _serve_hot(self, head: Head, handler: HotHandler) -> None:
         protocol = self.protocol
         body = b"".join([part async for part in self])
-        request = protocol.hot_request(head, client, body)
+        request = protocol.hot_request(head, body)
         self.stage = Stage.HANDLER
         running = protocol.loop.create_task(self._answer_hot(request, handler))
         protocol.edge.running.add(running)
@@ -140,12 +130,12 @@ class EdgeHttp(Http):
             failure = error
         return self.protocol.hot_answer(request, reply, failure, self.keep_alive)
 
-    async def _serve_stock(self, head: Head, client: Client) -> None:
+    async def _serve_stock(self, head: Head) -> None:
         protocol = self.protocol
         request = self._stock_request(head)
         self.request, request.stream = request, self
         request.conn_info = protocol.conn_info
-        request.ctx.client = client
+        request.ctx.client = protocol.client_of(head)
         request.ctx.request_id = protocol.edge.ids.next()
         request.ctx.budget = None
         REQUEST_ID.set(request.ctx.request_id)
@@ -191,8 +181,7 @@ class EdgeHttp(Http):
         """The next part of the body, None at its end. Raises BadRequest or BodyTooLarge."""
         if self.owes_continue:
             self.owes_continue = False
-            is_alone = self.protocol.is_stopping or self.protocol.standing is Standing.SURPLUS
-            self.keep_alive = self.head is not None and self.head.keep_alive and not is_alone
+            self.keep_alive = self.head is not None and self.head.keep_alive and not self.protocol.is_stopping
             await self._send(_CONTINUE)
         if self.request_body == "chunked" and not self.request_bytes_left and not await self._next_chunk():
             return None

@@ -179,11 +179,10 @@ async def test_it_forgets_what_an_address_left_ten_minutes_ago(world: World) -> 
     await world.create(rate_per_minute=0, queue_max_per_ip=2)
 
     await churn(world, 5)
-    await world.advance(300)
+    await world.tick(300)
     last = await churn(world, 1)
     held = await codes(world, "office", "office")
-    await world.advance(612)
-    await world.tick(1)
+    await world.tick(605)
     late = await churn(world, 4)
 
     assert (last, held) == ([CREATED], [CREATED, REFUSED])
@@ -194,9 +193,9 @@ async def test_it_forgets_what_an_address_left_ten_minutes_ago(world: World) -> 
 @pytest.mark.req("ENG-293")
 async def test_it_counts_leaves_over_the_turn_of_the_hashes(world: World) -> None:
     await world.create(rate_per_minute=0, queue_max_per_ip=2)
-    await world.advance(590)
+    await world.tick(590)
     await churn(world, 5)
-    await world.advance(20)
+    await world.tick(20)
 
     await churn(world, 1)
 
@@ -247,3 +246,20 @@ async def test_it_counts_left_places_on_in_their_networks_too(world: World) -> N
     assert full == [REFUSED]
     assert await codes(world, "2001:db8:0:20::1") == [CREATED]
     assert await world.valkey.execute("LLEN", world.keys.counting_on(1)) == 0
+
+
+@pytest.mark.req("ENG-293")
+async def test_it_gives_places_back_that_counted_on_also_while_somebody_asks_all_the_time(world: World) -> None:
+    await world.create(rate_per_minute=0, queue_max_per_ip=1)
+    (watcher,) = await world.joined(address="elsewhere")
+    for _ in range(3):
+        (browser,) = await world.joined(address="home")
+        await world.leave(browser)
+    assert (await world.join(Browser(address="home"))).code is JoinCode.IDENTITY_LIMIT
+
+    for _ in range(61):
+        await world.advance(1)
+        await world.status(watcher)
+        await world.tick()
+
+    assert (await world.join(Browser(address="home"))).code is JoinCode.CREATED

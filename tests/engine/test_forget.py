@@ -124,3 +124,39 @@ async def test_it_keeps_them_for_as_long_as_it_is_told(world: World) -> None:
     await turns(world, 4)
 
     assert (early, await kept_chunks(world, 1)) == ([0], [])
+
+
+@pytest.mark.req("ENG-190", "ENG-274")
+async def test_it_remembers_a_place_of_a_pre_queue_that_was_purged(world: World) -> None:
+    """Nobody was drawn, so no ticket tells how long the places have to be kept."""
+    await world.create()
+    await world.update(opens_at=await world.now() + 60_000)
+    (browser,) = await world.joined()
+    await world.admin.purge(ROOM, actor="op")
+    await world.update(opens_at=None)
+    await world.advance(DAY - 60)
+    await turns(world, 2)
+
+    view = await world.status(browser)
+    await world.advance(100)
+    await turns(world, 2)
+    later = await world.status(browser)
+
+    assert (view.reason, view.by_purge) == (Reason.EJECTED, True)
+    assert later.reason is Reason.EXPIRED
+    assert await world.valkey.execute("EXISTS", world.keys.handles(1), world.keys.places(1, 0)) == 0
+
+
+@pytest.mark.req("ENG-274")
+async def test_it_forgets_also_while_somebody_asks_all_the_time(world: World) -> None:
+    """The first call in a new second is hardly ever a tick then."""
+    await world.create(**FAST)
+    browsers = await crowd(world, 1100)
+    await world.tick(100)
+    await world.advance(DAY + 60)
+    for _ in range(12):
+        await world.advance(1)
+        await world.status(browsers[-1])
+        await world.tick()
+
+    assert await kept_chunks(world, 1) == []

@@ -10,6 +10,7 @@ import pytest
 from app.domain.draw import draw
 from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined
 from app.domain.layout import Phase
+from app.domain.room import RoomState
 from app.domain.ticket_state import TicketState
 from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewState
 from app.services.draws import SLICE, draw_room
@@ -280,3 +281,55 @@ async def test_it_drops_the_places_with_the_tickets_that_they_became(world: Worl
 
     assert await world.valkey.execute("EXISTS", world.keys.handles(1), world.keys.places(1, 0)) == 0
     assert (await world.status(browsers[0])).reason is Reason.EXPIRED
+
+
+@pytest.mark.req("ENG-229")
+@pytest.mark.parametrize("is_put", [False, True])
+async def test_it_counts_the_line_right_while_places_of_a_draw_are_given_up(world: World, is_put: bool) -> None:
+    await scheduled(world, sec=60, state=RoomState.PAUSED)
+    early = await world.joined(3)
+    await world.advance(61)
+    await world.tick()
+    await world.joined(2)
+    if is_put:
+        assert await draw_room(world.jobs, ROOM) is not None
+
+    await world.leave(early[1])
+
+    figures = await world.figures()
+    assert (figures.waiting, figures.pre_queue) == (2, 2)
+
+
+@pytest.mark.req("ENG-189", "ENG-229")
+@pytest.mark.parametrize("is_put", [False, True])
+async def test_it_counts_those_who_come_after_a_purge_in_the_middle_of_a_draw(world: World, is_put: bool) -> None:
+    await scheduled(world, sec=60, state=RoomState.PAUSED)
+    await world.joined(3)
+    await world.advance(61)
+    await world.tick()
+    if is_put:
+        assert await draw_room(world.jobs, ROOM) is not None
+    await world.admin.purge(ROOM, actor="op")
+
+    await world.joined(2)
+
+    figures = await world.figures()
+    assert (figures.waiting, figures.pre_queue) == (2, 0)
+
+
+@pytest.mark.req("ENG-071")
+@pytest.mark.parametrize("is_put", [False, True])
+async def test_it_counts_nobody_ahead_who_gave_up_his_place_in_the_middle_of_a_draw(world: World, is_put: bool) -> None:
+    await scheduled(world, sec=60)
+    early = await world.joined(3)
+    await world.advance(61)
+    await world.tick()
+    if is_put:
+        assert await draw_room(world.jobs, ROOM) is not None
+    await world.leave(early[1])
+
+    late = [Browser(), Browser()]
+    answers = [await world.join(browser) for browser in late]
+
+    assert [(a.view.ticket, a.view.ahead) for a in answers if a.view] == [(4, 2), (5, 3)]
+    assert [(await world.status(browser)).ahead for browser in late] == [2, 3]

@@ -453,3 +453,30 @@ async def test_it_keeps_a_chunk_while_one_of_its_tickets_lives(world: World) -> 
     await world.tick(11)
 
     assert (await world.check(browsers[700])).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-036", "ENG-140")
+async def test_it_obeys_a_shorter_presence_for_passes_that_were_given_before(world: World) -> None:
+    await world.create(presence_sec=60, max_concurrent=1)
+    await world.joined()
+    assert (await world.figures()).pending_entry == 1
+
+    await world.update(presence_sec=5)
+    await world.tick(5)
+    kept = (await world.figures()).pending_entry
+    await world.tick(1)
+
+    assert (kept, (await world.figures()).pending_entry) == (1, 0)
+
+
+@pytest.mark.req("ENG-034")
+async def test_it_ends_sessions_in_the_first_tick_after_they_were_made_shorter(world: World) -> None:
+    await world.create(session_ttl_sec=600)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    await world.tick(20)
+
+    await world.update(session_ttl_sec=10)
+    await world.tick()
+
+    assert (await world.figures()).active == 0

@@ -38,11 +38,11 @@ async def open_doors(site: Site) -> None:
     """The doors open, and the whole order is journaled."""
     await begin(site)
     assert await draw_room(site.house.jobs, DROP) is not None
+    await until(lambda: is_revealed(site))
 
-    async def is_revealed() -> bool:
-        return not (await site.house.admin.figures([DROP]))[DROP].phase
 
-    await until(is_revealed)
+async def is_revealed(site: Site) -> bool:
+    return not (await site.house.admin.figures([DROP]))[DROP].phase
 
 
 def claims(site: Site, token: str) -> Any:
@@ -117,6 +117,26 @@ async def test_it_refuses_more_places_than_an_address_may_hold(site: Site, brows
     assert (refused.cookies, set(refused.json)) == ([], {"error", "code"})
     assert (await browser.join("drop")).status == 200
     assert (await browser.twin(peer="203.0.113.9").join("drop")).status == 200
+
+
+@pytest.mark.req("ENG-172")
+async def test_it_gives_each_a_handle_of_his_own_after_the_schedule_was_called_off(
+    site: Site, browser: Browser
+) -> None:
+    await scheduled(site)
+    browsers = [browser, browser.twin(), browser.twin()]
+    await browser.join("drop")
+    await site.update("drop", opens_at=None)
+
+    places = [(await each.join("drop")).json for each in browsers]
+
+    handles = {claims(site, place["token"]).handle for place in places}
+    assert [place["preCount"] for place in places] == [1, 2, 3]
+    assert len(handles) == 3
+    await site.house.jobs.tick(DROP)
+    assert await draw_room(site.house.jobs, DROP) is not None
+    await until(lambda: is_revealed(site))
+    assert sorted([(await each.status("drop")).json["ticket"] for each in browsers]) == [1, 2, 3]
 
 
 @pytest.mark.req("ENG-144")
@@ -288,22 +308,3 @@ async def test_it_lets_everybody_in_line_when_the_schedule_is_cancelled(site: Si
         return (await browser.status("drop")).json["state"] == "waiting"
 
     await until(is_waiting)
-
-
-@pytest.mark.req("ENG-066")
-async def test_it_never_calls_an_outage_paused(site: Site, browser: Browser) -> None:
-    await site.create("drop", rate_per_minute=0)
-    joined = (await browser.join("drop")).json
-    assert await site.house.jobs.fence(DROP, 1, 1)
-
-    answers = [
-        await browser.status("drop"),
-        await browser.check("drop", token=joined["token"]),
-        await browser.join("drop"),
-    ]
-    assert {(answer.status, answer.code) for answer in answers} == {(503, "storage_unavailable")}
-    assert await site.house.recovery.ensure(DROP)
-
-    again = (await browser.status("drop")).json
-    assert (again["state"], again["roomState"]) == ("waiting", "active")
-    assert "paused" not in json.dumps([again, *(answer.json for answer in answers)])

@@ -32,10 +32,11 @@ local function queue(reason)
   return answer(VERDICT.QUEUE, reason)
 end
 
--- Why a place of the pre-queue that has no ticket to tell queues.
-local function place_reason(R, p, rec)
+-- Why a place of the pre-queue that has no ticket to tell queues. Before the opening nobody is asked whose it is.
+local function place_reason(R, p, rec, proof)
   local state = qm.place_state(R, p, rec)
   if state == T.WAITING then return REASON.SCHEDULED end
+  if proof == 0 then return REASON.BAD_TOKEN end
   return state == T.EJECTED and REASON.EJECTED or REASON.EXPIRED
 end
 
@@ -49,8 +50,9 @@ local function find(R, item)
     local p, place
     n, p, place = qm.handle_find(R, item, TAIL)
     if p then
-      if qm.prove(item, TAIL, place) == 2 then qm.bind_place(R, p, place, item, TAIL) end
-      return nil, place_reason(R, p, place)
+      local proof = qm.prove(item, TAIL, place)
+      if proof == 2 then qm.bind_place(R, p, place, item, TAIL) end
+      return nil, place_reason(R, p, place, proof)
     end
     if not n then return nil, REASON.EXPIRED end
   end

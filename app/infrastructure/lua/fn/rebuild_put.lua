@@ -1,7 +1,7 @@
 -- Purpose: Writes a piece of a rebuilt room, unless the rebuild was overtaken.
 -- Keys: header
 -- Args: epoch of the rebuild · then writes: kind, number of values, values. Kinds: t, d, h (chunk, bytes) · r, lp,
---   pn, hm, c (byte offset, bytes) · o, i, in, u, x0, x1, hx, ip, ipn, f (field, value, …) · e, ut (member, score, …) ·
+--   pn, hm, c, hc (byte offset, bytes) · o, i, in, u, x0, x1, hx, ip, ipn, f (field, value, …) · e, ut (member, score, …) ·
 --   w (ticket, …) · pu, vi, vip (element, …)
 -- Returns: code, written (0 = overtaken)
 -- Errors: none
@@ -23,6 +23,7 @@ end
 put.pn = put.r
 put.hm = put.r
 put.c = put.r
+put.hc = put.r
 put.lp = put.r
 
 function put.o(g, kind, values)

@@ -15,6 +15,7 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_enter(keys[1], 0, 0)
   if not R then return { code } end
   local h = R.h
+  local since = math.floor(h.last_tick / 1000)
   qm.accrue(h)
   -- While a flush is being written there is time for nothing else; nobody waits but who has come since.
   if not qm.flush_run(R) then
@@ -22,8 +23,8 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
     return { qm.CODE.OK, 0, 0, 0, 1, h.seq, h.epoch, h.phase, h.opens_at }
   end
   if h.phase > 0 then qm.doors(R, tonumber(args[1]), args[2]) end
-  local lapsed, ends_done = qm.deadlines_run(R)
   qm.deadlines_rescore(R)
+  local lapsed, ends_done = qm.deadlines_run(R)
   local door_done, paid, absent, line_done = true, 0, 0, true
   if h.seq - h.committed < BACKLOG_LIMIT then
     door_done = qm.door_serve(R)
@@ -31,8 +32,8 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   end
   -- Unused credit is cut only when nothing but pace, slots or people ran out (ENG-115).
   if door_done and line_done and h.credit > 1 then h.credit = 1 end
-  qm.forget(R, R.second_before, tonumber(args[3]))
-  qm.churn_end(R, R.second_before)
+  qm.forget(R, since, tonumber(args[3]))
+  qm.churn_end(R, since)
   qm.room_close(R)
   local again = not (ends_done and door_done and line_done) or h.rescore > 0
   return { qm.CODE.OK, paid, absent, lapsed, again and 1 or 0, h.seq, h.epoch, h.phase, h.opens_at }

@@ -63,10 +63,10 @@ function qm.room_change(R, changed, light, actor, why, figures)
   local h = R.h
   qm.accrue(h) -- what was earned so far was earned at the old rate
   if h.credit > 1 then h.credit = 1 end
-  local state, ttl, longest, bound = h.state, h.session_ttl, h.session_max, h.session_ip_cap
+  local state, ttl, longest, presence, bound = h.state, h.session_ttl, h.session_max, h.presence, h.session_ip_cap
   qm.config_to_header(h, changed)
   qm.hour_state(R, state)
-  if h.session_ttl < ttl or h.session_max < longest then h.rescore = 1 end
+  if h.session_ttl < ttl or h.session_max < longest or h.presence < presence then h.rescore = 1 end
   if h.session_ip_cap ~= bound then qm.bound_changed(R) end
   qm.config_store(R.p, changed)
   for _, field in ipairs(changed) do

@@ -84,9 +84,9 @@ local function give_back(R, name)
   if done > 0 then call("LPOP", key, done) end
 end
 
--- Gives places back that have counted long enough. Once a second of the room; `second`: where the counters stood before.
-function qm.churn_end(R, second)
-  if R.h.second == second then return end
+-- Gives places back that have counted long enough. In the first tick of a second; `since`: second of the last tick.
+function qm.churn_end(R, since)
+  if R.h.second == since then return end
   give_back(R, "i")
   if R.h.places > 0 then give_back(R, "ip") end
 end

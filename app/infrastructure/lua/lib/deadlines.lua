@@ -107,7 +107,16 @@ function qm.deadlines_run(R)
   return #work.lapsed[1] + #work.lapsed[2] + #work.lapsed[3], #due < LIMIT
 end
 
--- After a shorter session: scores are too late, so a walk over all of them sets them anew, 500 or so a call.
+-- When a tick has to look at the pass or session of n.
+local function due_of(R, n, rec)
+  local state, flags = byte(rec, 1, 2)
+  local door = qm.door_get(R, n)
+  if state == T.ACTIVE then return qm.session_end(R.h, door) end
+  local stands = band(flags, FLAG.SLOT) == 0 and band(flags, FLAG.AT_DOOR) > 0 and R.ds >= door.pass_end
+  return stands and qm.seen_of(rec) + R.absent_ds + 1 or qm.pass_due(R, flags, qm.seen_of(rec), door)
+end
+
+-- After a shorter session or presence: scores are too late, so a walk over all of them sets them anew, 500 or so a call.
 function qm.deadlines_rescore(R)
   local h = R.h
   if h.rescore == 0 then return end
@@ -115,7 +124,7 @@ function qm.deadlines_rescore(R)
   for i = 1, #page[2], 2 do
     local n = tonumber_(page[2][i])
     local rec = qm.ticket_get(R, n)
-    if rec and byte(rec, 1) == T.ACTIVE then qm.deadline_set(R, n, qm.session_end(h, qm.door_get(R, n))) end
+    if rec then qm.deadline_set(R, n, due_of(R, n, rec)) end
   end
   local cursor = tonumber_(page[1])
   h.rescore = cursor == 0 and 0 or cursor + 1

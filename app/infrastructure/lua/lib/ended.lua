@@ -1,5 +1,5 @@
 -- When a ticket of each chunk last ended: string `c`, u32 (ds) a chunk, 0 = none has. From then on its records are
--- remembered for a while (forget.lua). Noted once a chunk and call.
+-- remembered for a while (forget.lua). Noted once a chunk and call. The same for all places of pre-queues: `hc`, one u32.
 
 local call, pack, unpack_, rep
 qm.bind(function() call, pack, unpack_, rep = redis.call, struct.pack, struct.unpack, string.rep end)
@@ -20,6 +20,17 @@ function qm.note_ends(R, first, last)
   if last < first then return end
   local k, to = qm.place(first), qm.place(last)
   call("SETRANGE", R.g .. "c", 4 * k, rep(now_bytes(R), to - k + 1))
+end
+
+-- A place of the pre-queue ended in this call, or all that were held.
+function qm.note_places_end(R)
+  call("SET", R.g .. "hc", now_bytes(R))
+end
+
+-- When a place last ended (ds).
+function qm.places_ended(R)
+  local data = call("GET", R.g .. "hc")
+  return data and (unpack_("<I4", data)) or 0
 end
 
 -- Writes what was noted.

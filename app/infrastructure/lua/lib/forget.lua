@@ -6,9 +6,10 @@ local KEPT = 200000
 local EVERY_SEC = 10
 local CHUNKS_A_CALL = 4
 
-local call, byte, sub, tonumber_, unpack_table
+local call, byte, sub, floor, tonumber_, unpack_table
 qm.bind(function()
-  call, byte, sub, tonumber_, unpack_table = redis.call, string.byte, string.sub, tonumber, unpack
+  call, byte, sub, floor = redis.call, string.byte, string.sub, math.floor
+  tonumber_, unpack_table = tonumber, unpack
 end)
 
 local CHUNK, TICKET_BYTES, WAITING, FLAG = qm.CHUNK, qm.TICKET_BYTES, qm.T.WAITING, qm.FLAG
@@ -56,11 +57,12 @@ local function look_back(R, ttl_ms)
   if k and is_due(R, k, ttl_ms) and drop(R, k) then call("SREM", R.g .. "fs", k) end
 end
 
--- Drops the places of the pre-queue once every ticket that they were drawn is dropped.
-local function drop_places(R)
+-- Drops the places of the pre-queue once every ticket that they were drawn is dropped, and none of them ended within
+-- `ttl_ms`.
+local function drop_places(R, ttl_ms)
   local h = R.h
   if h.places == 0 or h.phase > 0 or call("EXISTS", R.g .. "hx") == 0 then return end
-  if call("EXISTS", R.g .. "fs") == 1 then return end
+  if call("EXISTS", R.g .. "fs") == 1 or (R.ds - qm.places_ended(R)) * 100 < ttl_ms then return end
   local pre = qm.pre(R)
   if h.forgotten * CHUNK < pre.first + pre.count - 1 then return end
   local last = qm.place(h.places)
@@ -72,11 +74,11 @@ local function drop_places(R)
   call("UNLINK", R.g .. "hx", R.g .. "pn")
 end
 
--- Drops what may be dropped. `second`: the second that the counters stood at before this call; `ttl_ms`: how long
--- tickets that are over are remembered.
-function qm.forget(R, second, ttl_ms)
+-- Drops what may be dropped. `since`: second of the last tick (what other calls do in between does not count: in a busy
+-- room a tick is hardly ever the first in its second); `ttl_ms`: how long tickets that are over are remembered.
+function qm.forget(R, since, ttl_ms)
   local h = R.h
-  if h.second == second or h.second % EVERY_SEC ~= 0 then return end
+  if floor(h.second / EVERY_SEC) == floor(since / EVERY_SEC) then return end
   look_back(R, ttl_ms)
   for _ = 1, CHUNKS_A_CALL do
     local k = h.forgotten
@@ -84,5 +86,5 @@ function qm.forget(R, second, ttl_ms)
     if not drop(R, k) then call("SADD", R.g .. "fs", k) end
     h.forgotten = k + 1
   end
-  drop_places(R)
+  drop_places(R, ttl_ms)
 end

@@ -51,6 +51,7 @@ function qm.draw_close(R, identities, digest)
   local h, pre = R.h, qm.pre(R)
   h.phase, h.drawn_at = PHASE.DRAWN, h.wall
   qm.places_clear(R, "ip")
+  qm.note_places_end(R)
   pre.draw_seq = qm.fact(R, FACT.DRAWN,
     pack("<BI8I4I4I4", ALGORITHM, h.opens_at, pre.first, pre.count, identities) .. pre.seed .. digest)
   return pre.draw_seq

@@ -47,27 +47,32 @@ function qm.places_held(R)
   return R.h.phase > 0 and qm.pre(R).live or 0
 end
 
--- Tickets in line as they are told: numbers that a running draw has taken are still places (ENG-229).
+-- Numbers of the running draw that wait as far as the line knows.
+local function drawn_between(R)
+  local pre = qm.pre(R)
+  return qm.waiting_between(R, max(pre.first, R.h.head + 1), pre.first + pre.count - 1)
+end
+
+-- Tickets in line as they are told: numbers that a running draw has taken are still places (ENG-229). Of these, those
+-- that were given up or purged do not wait either.
 function qm.waiting_told(R)
   local h = R.h
   if h.phase < qm.PHASE.DRAWING then return qm.waiting(h) end
-  return max(0, qm.waiting(h) - qm.pre(R).count)
+  return qm.waiting(h) - drawn_between(R)
+end
+
+-- Waiting tickets before ticket n as they are told: who gave up his place in the middle of a draw is not among them,
+-- though nobody knows yet which number he leaves.
+function qm.ahead_told(R, n)
+  local ahead = qm.ahead(R, n)
+  if R.h.phase < qm.PHASE.DRAWING or n < qm.pre(R).first then return ahead end
+  return ahead - drawn_between(R) + qm.pre(R).live
 end
 
 -- Tickets in line and places in the pre-queue (ENG-294).
 function qm.line_size(R)
   if R.h.phase == 0 then return qm.waiting(R.h) end
   return qm.waiting_told(R) + qm.pre(R).live
-end
-
--- Answer to a newcomer for whom there is no room (ENG-294): in the line, or with `line_max` 0 in the live store. It is
--- remembered for a minute, for whoever watches the room.
-function qm.line_full(R, reason, line_max)
-  if not R.is_full then
-    R.is_full = true
-    call("SET", R.p .. "full", line_max > 0 and "line" or "memory", "PX", 60000)
-  end
-  return pack("<BBxxI4", qm.JOIN.LINE_FULL, reason, 0) .. qm.view_gone(reason)
 end
 
 -- Overwrites the bytes of place p's record from offset `at` on.

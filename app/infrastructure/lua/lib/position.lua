@@ -11,6 +11,11 @@ local function count(R, first, last)
   return call("BITCOUNT", R.g .. "r", first, last, "BIT")
 end
 
+-- How many wait from ticket `first`, which is beyond the head, to `last`.
+function qm.waiting_between(R, first, last)
+  return last < first and 0 or last - first + 1 - count(R, first, last)
+end
+
 -- Removed tickets from head + 1 up to the end of block `b` - 1.
 local function blocks_before(R, b)
   local sums, first = R.sums, floor((R.h.head + 1) / BLOCK)

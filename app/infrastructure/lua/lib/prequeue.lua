@@ -1,10 +1,7 @@
 -- Holders of places in the pre-queue: what they are told, how they come and go. Records and keys: lib/places.lua.
 
-local call, sub, char, gsub, pack, sha1hex, tonumber_
-qm.bind(function()
-  call, sub, char, gsub = redis.call, string.sub, string.char, string.gsub
-  pack, sha1hex, tonumber_ = struct.pack, redis.sha1hex, tonumber
-end)
+local call, sub, char, pack
+qm.bind(function() call, sub, char, pack = redis.call, string.sub, string.char, struct.pack end)
 
 local T, PHASE, REASON, V, J = qm.T, qm.PHASE, qm.REASON, qm.VIEW, qm.JOIN
 
@@ -34,16 +31,10 @@ function qm.place_seen(R, p, rec)
   if n > 0 then qm.ticket_put(R, n, 4, pack("<I4", R.ds)) end
 end
 
--- Handle of the place whose owner's cookie has the digest `cookie`: as random as the cookie is, and telling nothing of it.
-local function handle_of(cookie)
-  local hex = sub(sha1hex("qm:handle\0" .. cookie), 1, 32)
-  return (gsub(hex, "..", function(pair) return char(tonumber_(pair, 16)) end))
-end
-
--- Gives the next place. `owner`: its record bytes of its owner (net u16, address 8, cookie, strict, loose 16 each); `ip`:
--- his readable address. Returns the seq to wait for and the view.
-local function place_create(R, ip, owner)
-  local h, pre, handle = R.h, qm.pre(R), handle_of(sub(owner, 11, 26))
+-- Gives the next place, whose owner's record bytes are `owner` (net u16, address 8, cookie, strict, loose 16 each) and whose readable
+-- address is `ip`. Returns the seq to wait for and the view.
+local function place_create(R, handle, ip, owner)
+  local h, pre = R.h, qm.pre(R)
   local p = h.places + 1
   h.places, h.now_joins, pre.live = p, h.now_joins + 1, pre.live + 1
   local seq = qm.fact(R, qm.FACT.PREJOINED, pack("<I4", p) .. ip .. handle .. owner)
@@ -62,6 +53,7 @@ function qm.place_finish(R, p, rec, state, why)
   local late = R.h.phase >= PHASE.DRAWING
   qm.place_put(R, p, 0, char(state, late and LATE or 0, why))
   pre.live = pre.live - 1
+  qm.note_places_end(R)
   qm.place_change(R, "ip", rec, 15, -1)
   local n = late and qm.place_number(R, p) or 0
   if n > 0 then qm.finish(R, n, qm.ticket_get(R, n), state, why) end
@@ -69,10 +61,10 @@ end
 
 -- What a join of a place's holder shows (`proof` of qm.prove), or nil and why he does not keep it.
 function qm.place_keep(R, p, rec, proof)
+  if proof == 0 then return nil, REASON.BAD_TOKEN end
   local state = qm.place_state(R, p, rec)
   if state == T.EJECTED then return nil, REASON.EJECTED end
   if state ~= T.WAITING then return nil, REASON.EXPIRED end
-  if proof == 0 then return nil, REASON.BAD_TOKEN end
   qm.place_seen(R, p, rec)
   return (qm.view_place(R, p, rec, proof))
 end
@@ -84,9 +76,9 @@ function qm.place_give(R, item, reason, line_max)
     return pack("<BBxxI4", J.PRE_IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
   if qm.line_size(R) >= line_max then
-    return qm.line_full(R, reason, line_max)
+    return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason)
   end
-  local seq, view = place_create(R, sub(item, 29, 44), sub(item, PLACE, LAST))
+  local seq, view = place_create(R, sub(item, -16), sub(item, 29, 44), sub(item, PLACE, LAST))
   return pack("<BBxxI4", J.CREATED, reason, seq) .. view
 end
 
@@ -96,5 +88,6 @@ function qm.places_purge(R)
   if qm.places_held(R) == 0 then return end
   local pre = qm.pre(R)
   pre.purged, pre.live = R.h.places, 0
+  qm.note_places_end(R)
   qm.places_clear(R, "ip")
 end

@@ -44,7 +44,7 @@ end
 
 local function view_waiting(R, n, rec, marks)
   local state, reason = qm.in_line(R.h)
-  return pack(FORMAT, state, reason, marks, n, qm.ahead(R, n), 0, 0, 0, qm.joined_of(rec), 0), state
+  return pack(FORMAT, state, reason, marks, n, qm.ahead_told(R, n), 0, 0, 0, qm.joined_of(rec), 0), state
 end
 
 -- A slot-less pass that nothing keeps out is PASSED too; otherwise its holder, if he asks himself (`seen`), stands at the
@@ -90,7 +90,8 @@ end
 -- View of a new waiting ticket, whose record is not stored yet.
 function qm.view_new(R, n)
   local state, reason = qm.in_line(R.h)
-  return pack(FORMAT, state, reason, 2, n, qm.waiting(R.h) - 1, 0, 0, 0, R.h.wall, 0)
+  local ahead = state == V.SCHEDULED and qm.ahead_told(R, n) or qm.waiting(R.h) - 1
+  return pack(FORMAT, state, reason, 2, n, ahead, 0, 0, 0, R.h.wall, 0)
 end
 
 -- View of a new ticket that was promoted in the step of its join.
