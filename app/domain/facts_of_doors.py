@@ -26,7 +26,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Prejoined:
-    """A place in the pre-queue. ``ip``: readable address as 16 bytes; ``handle``: 16 random bytes; the others are
+    """A place in the pre-queue. ``ip``: readable address as 16 bytes; ``handle``: 16 bytes; the others are
     salted digests, ``address`` is the identity of the draw. ``net``: as in a ticket record."""
 
     place: int
