@@ -189,6 +189,22 @@ async def test_it_passes_over_ten_thousand_absent_heads_in_one_turn(world: World
     assert (await world.status(present)).state is ViewState.PASSED
 
 
+async def test_it_shares_the_work_of_one_call_between_deadlines_and_line(world: World) -> None:
+    await world.create(rate_per_minute=100_000, passed_ttl_sec=20, queue_max_per_ip=None)
+    await world.joined(600)
+    assert (await world.tick(2)).promoted == 599  # the first was let in by its join
+    await world.advance(30)
+    await world.joined(1501)
+
+    calls = []
+    while not calls or calls[-1].again:
+        calls.append(await world.jobs.tick(ROOM))
+
+    assert all(2 * call.expired + call.promoted + call.skipped <= 1000 for call in calls)
+    assert sum(call.expired for call in calls) == 600
+    assert sum(call.promoted + call.skipped for call in calls) == 1500
+
+
 @pytest.mark.req("ENG-140", "ENG-141")
 async def test_it_takes_the_slot_of_an_untold_absent_pass_only(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=2)

@@ -6,7 +6,7 @@
 -- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch, phase, opensAt
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
--- Cost: at most 500 deadlines, 500 at the door, 1000 paid and 1000 passed over; every 10 s four old chunks dropped
+-- Cost: work of about 1000 passes, shared by deadlines, the door and the line; every 10 s four old chunks dropped
 
 -- Facts that may wait for the journal; above it nobody is promoted, so that memory stays bounded (FLT-078).
 local BACKLOG_LIMIT = 1000000
@@ -27,7 +27,7 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   local lapsed, ends_done = qm.deadlines_run(R)
   local door_done, paid, absent, line_done = true, 0, 0, true
   if h.seq - h.committed < BACKLOG_LIMIT then
-    door_done = qm.door_serve(R)
+    if R.work > 0 then door_done = qm.door_serve(R) else door_done = false end
     if door_done then paid, absent, line_done = qm.promote_line(R) end
   end
   -- Unused credit is cut only when nothing but pace, slots or people ran out (ENG-115).

@@ -86,7 +86,8 @@ local function visit_session(R, work, n, rec)
   lapse(R, work, n, rec, R.ds >= longest and WHY.SESSION_MAX or WHY.SESSION_IDLE)
 end
 
--- Looks at everything that is due, at most 500. Returns how many lapsed, and false when more may be due.
+-- Looks at everything that is due, at most 500, out of the call's work (R.work, see fn/tick.lua). Returns how many lapsed,
+-- and false when more may be due.
 function qm.deadlines_run(R)
   local due = call("ZRANGEBYSCORE", R.g .. "e", "-inf", R.ds, "LIMIT", 0, LIMIT)
   local work = { lapsed = { {}, {}, {} }, released = { {}, {} } }
@@ -102,6 +103,7 @@ function qm.deadlines_run(R)
       call("ZREM", R.g .. "e", n)
     end
   end
+  R.work = R.work - 2 * #due
   for why = 1, 2 do qm.fact_tickets(R, qm.FACT.SLOT_RELEASED, char(why), work.released[why]) end
   for why = 1, 3 do qm.fact_tickets(R, qm.FACT.LAPSED, char(why), work.lapsed[why]) end
   return #work.lapsed[1] + #work.lapsed[2] + #work.lapsed[3], #due < LIMIT

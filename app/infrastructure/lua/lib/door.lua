@@ -149,7 +149,7 @@ function qm.door_serve(R)
       return false, true
     end)
   end
-  R.oldest = nil
+  R.oldest, R.work = nil, R.work - 2 * count
   qm.fact_tickets(R, qm.FACT.SLOT_GIVEN, qm.wall_bytes(R, claim_end), given)
   qm.fact_tickets(R, qm.FACT.SLOT_GIVEN, qm.wall_bytes(R, short_end), short)
   return all and count < ABSENT_LIMIT

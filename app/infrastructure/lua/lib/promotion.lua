@@ -2,7 +2,7 @@
 -- command per ticket would be most of the cost. Not here: the pass in the step of a join (promotion_at_join.lua).
 
 local RUN = 64
-local PAID_LIMIT, ABSENT_LIMIT, SCAN_LIMIT = 1000, 1000, 5000
+local SCAN_LIMIT = 5000
 
 local call, byte, sub, char, pack, unpack_, concat, rep, unpack_table
 qm.bind(function()
@@ -99,8 +99,7 @@ local function promote(R, walk, n, block, at)
 end
 
 local function may_go_on(R, walk)
-  return qm.can_pay(R.h) and qm.slot_free(R.h) and walk.paid < PAID_LIMIT and walk.absent < ABSENT_LIMIT
-    and walk.scanned < SCAN_LIMIT
+  return qm.can_pay(R.h) and qm.slot_free(R.h) and walk.paid + walk.absent < R.work and walk.scanned < SCAN_LIMIT
 end
 
 -- One run of neighbours in one chunk, from the ticket after the head on.
@@ -137,8 +136,8 @@ local function save_scores(R, scores)
   end
 end
 
--- Promotes from the head while credit, slots and the work limits last. Returns paid, passed over, and false when a
--- work limit ended it.
+-- Promotes from the head while credit, slots and the call's work last. Returns paid, passed over, and false when the work
+-- ended it.
 function qm.promote_line(R)
   local h = R.h
   if not qm.can_pay(h) or not qm.slot_free(h) or h.head == h.last_ticket then return 0, 0, true end

@@ -1,6 +1,10 @@
 -- Opening a room for one call: R holds the header `h`, the key bases `p` and `g`, the clock `ds`, and what is to be
 -- written at the end (close.lua).
 
+-- Work of one call, so that it holds Valkey for a few ms only: a pass given to the line costs 1, a deadline or a slot given
+-- at the door 2. What a tick leaves over the next one does, which comes at once.
+local WORK = 1000
+
 local call, try, find, match, sub, tonumber_, type_
 qm.bind(function()
   call, try, find, match, sub = redis.call, redis.pcall, string.find, string.match, string.sub
@@ -52,7 +56,7 @@ function qm.room_raw(key)
   local p = key:sub(1, -2)
   return {
     key = key, p = p, g = p .. h.gen .. ":", h = h, ds = qm.clock_ds(h), absent_ds = h.presence * 10,
-    facts = {}, seq_before = h.seq, books = {},
+    facts = {}, seq_before = h.seq, work = WORK, books = {},
   }
 end
 
