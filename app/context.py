@@ -13,12 +13,15 @@ from app.core.runtime import Runtime, web_worker_index
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
@@ -29,15 +32,20 @@ from app.services.access import Access
 from app.services.admin_health import AdminHealth
 from app.services.assets import Assets
 from app.services.commit import CommitWaiter
+from app.services.edge_watch import ConnectionCap, EdgeWatch
+from app.services.fleet_counts import FleetCounts
+from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
+from app.services.notes import Notes
 from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.sites import Sites
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
+from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from app.services.waiting_page import WaitingPage
 
@@ -54,12 +62,16 @@ class AppContext:
     rooms: RoomDirectory
     commits: CommitWaiter
     visitor: VisitorServices
+    fleet_counts: FleetCounts
     room_service: RoomService
     line_service: LineService
     tickets: TicketLookup
+    notes: Notes
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
+    edge_watch: EdgeWatch
+    connections: ConnectionCap
     live: LiveFeed
     assets: Assets
     waiting_page: WaitingPage
@@ -85,7 +97,11 @@ class AppContext:
         for part in (self.commits, self.rooms):
             await part.start()
             closing.push_async_callback(part.stop)
-        tally = Tally(counts=self.visitor.counts, engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)))
+        tally = Tally(
+            counts=self.visitor.counts,
+            engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)),
+            fleet=self.fleet_counts,
+        )
         await tally.start()
         closing.push_async_callback(tally.stop)
         closing.push_async_callback(self.live.stop)
@@ -114,9 +130,30 @@ class AppContext:
         sites = Sites(
             SiteStore(valkey, prefix, loader), every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms
         )
-        room_service = RoomService(engine=engine_admin, rooms=rooms, commits=commits, sites=sites)
+        keeper = HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(postgres))
+        room_service = RoomService(
+            engine=engine_admin, rooms=rooms, commits=commits, sites=sites, keep_hours=keeper.keep_last
+        )
         store = AdminStore(valkey, prefix)
+        lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
+        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
+        closing.push_async_callback(many_refused.stop)
+        counts = VisitorCounts(many_refused)
+        fleet = FleetCounts(counts, CounterBoard(valkey, prefix, _run_of(runtime), web_worker_index()))
+        visitor = VisitorServices.build(
+            settings=settings,
+            keyring=keyring,
+            engine=engine,
+            engine_admin=engine_admin,
+            commits=commits,
+            rooms=rooms,
+            limiter=limiter,
+            counts=counts,
+            lockout=lockout,
+        )
+        edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
+        connections = ConnectionCap(limiter, settings)
         health = AdminHealth(
             runtime=runtime,
             valkey=valkey,
@@ -125,9 +162,11 @@ class AppContext:
             rooms=room_service,
             limiter=limiter,
             keyring=keyring,
+            undeclared=visitor.undeclared,
+            edge_watch=edge_watch,
+            connections=connections,
+            fleet=fleet,
         )
-        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
-        closing.push_async_callback(many_refused.stop)
         assets = Assets()
         return cls(
             runtime=runtime,
@@ -137,17 +176,10 @@ class AppContext:
             postgres=postgres,
             rooms=rooms,
             commits=commits,
-            visitor=VisitorServices.build(
-                settings=settings,
-                keyring=keyring,
-                engine=engine,
-                engine_admin=engine_admin,
-                commits=commits,
-                rooms=rooms,
-                limiter=limiter,
-                many_refused=many_refused,
-            ),
+            visitor=visitor,
+            fleet_counts=fleet,
             room_service=room_service,
+            notes=Notes(NotesStore(postgres), rooms),
             line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
             tickets=TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader)),
             sessions=sessions,
@@ -155,11 +187,18 @@ class AppContext:
                 admin_key=admin_key,
                 public_key=settings.public_api_key,
                 sessions=sessions,
-                lockout=Lockout(store, limiter, limit=settings.admin_auth_fail_per_min),
+                lockout=lockout,
             ),
             admin_health=health,
+            edge_watch=edge_watch,
+            connections=connections,
             live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),
             assets=assets,
             waiting_page=WaitingPage(assets=assets),
             _closing=closing,
         )
+
+
+def _run_of(runtime: Runtime) -> str:
+    """Name of this run of the instance: the instance's own name is for people, and may come again."""
+    return f"{runtime.instance_id}.{runtime.started_at}.{runtime.main_pid}"

@@ -13,14 +13,17 @@ from app.core.clock import wall_ms
 from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
+from app.domain.hosts import HostPolicy
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints import admin, middleware, ops
 from blueprints.admin import console
+from blueprints.edge.crowd import Crowd
 from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
+from blueprints.edge.state import EdgeState
 from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
 from blueprints.ops import Health
-from blueprints.visitor import assets, events, hot, leave, pages, snippet
+from blueprints.visitor import assets, events, hot, leave, pages, snippet, verify
 
 BLUEPRINTS = (ops.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
 
@@ -39,7 +42,10 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
     settings = runtime.settings
     middleware.install(
         app,
-        policy=TrustPolicy.of(settings.trust_proxy, settings.trust_proxy_ips),
+        policy=TrustPolicy.of(
+            settings.trust_proxy, settings.trust_proxy_ips, [value.reveal() for value in settings.edge_secret]
+        ),
+        hosts=HostPolicy(settings.admin_host, settings.public_url),
         health=lambda: _health(app),
         error_page=_error_page(SmallPages()),
         stopping=runtime.stopping.is_set,
@@ -56,8 +62,12 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
 
 async def _open_context(app: Sanic[Any, Any]) -> None:
     app.ctx.qm = qm = await AppContext.open(app.ctx.runtime)
+    edge: EdgeState = app.ctx.edge
+    edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
+    edge.crowd = Crowd(qm.connections)
     app.ctx.hot.extend(hot.routes(qm))
     app.ctx.hot.extend(leave.routes(qm))
+    app.ctx.hot.extend(verify.routes(qm))
 
 
 async def _settle_memory(_app: Sanic[Any, Any]) -> None:
@@ -79,13 +89,14 @@ def _health(app: Sanic[Any, Any]) -> Health:
     qm: AppContext = app.ctx.qm
     runtime, settings = qm.runtime, qm.settings
     is_stopping = runtime.stopping.is_set()
+    reasons = qm.admin_health.reasons()
     storage_ok = not qm.commits.refusing()
     valkey = qm.valkey.shown_state
     degraded = tuple(
         code for code, holds in (("storage_degraded", not storage_ok), ("valkey_down", valkey == "down")) if holds
     )
     return Health(
-        ready=not is_stopping,
+        ready=not reasons,
         status="shutting_down" if is_stopping else "degraded" if degraded else "ok",
         version=VERSION,
         build=VERSION,
@@ -95,7 +106,7 @@ def _health(app: Sanic[Any, Any]) -> Health:
         sidestore=settings.sidestore,
         storage_ok=storage_ok,
         leader=runtime.is_leader,
-        reasons=(("shutting_down", "this instance is stopping"),) if is_stopping else (),
+        reasons=reasons,
         degraded=degraded,
         valkey=valkey,
         valkey_ever_connected=qm.valkey.ever_connected,
@@ -110,7 +121,7 @@ def _error_page(small: SmallPages) -> Any:
         kind = kinds.get(facts.code) or (SmallPage.RETRY if facts.status == 503 else None)
         if kind is None:
             return None
-        document = small.page(kind, facts.accept_language, retry_after_sec=5)
+        document = small.page(kind, facts.accept_language, retry_after_sec=facts.retry_after_sec or 5)
         policy = (b"Content-Security-Policy", document.csp.encode())
         return ErrorPage(document.body, (*(pair for pair in PAGE_HEADERS if pair[0] != policy[0]), policy))
 

@@ -132,7 +132,7 @@ class Line:
         """A newcomer; 0.3 addresses a ticket."""
         home = self.dice.randrange(300_000).to_bytes(8, "little")
         newcomer = Proof(Presented.NONE, 0, 0, b"", _STRICT, _STRICT)
-        return JoinItem(newcomer, self.dice.randbytes(16), home, bytes(16), bytes(16))
+        return JoinItem(newcomer, self.dice.randbytes(16), home, bytes(16))
 
     def check_item(self, ticket: int) -> CheckItem:
         """A page request of the holder of ``ticket``."""

@@ -30,7 +30,7 @@ from sanic.exceptions import (
 from sanic.handlers import ErrorHandler
 from sanic.response import HTTPResponse
 
-from app.core.errors import BadRequest, BodyTooLarge, MethodNotAllowed, NotFound, QmError, Unavailable
+from app.core.errors import BadRequest, BareNotFound, BodyTooLarge, MethodNotAllowed, NotFound, QmError, Unavailable
 from blueprints.edge.reply import JSON_TYPE, HotReply, dump
 from blueprints.edge.request import is_navigation
 
@@ -54,6 +54,8 @@ class ErrorFacts:
     accept_language: str
     """The raw header, for the choice of a language."""
     request_id: str
+    retry_after_sec: int = 0
+    """When another try may succeed; 0 = the answer does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +111,17 @@ def error_reply(
         for name, value in refusal.headers.items()
         if not (drop_limits and name.lower().startswith(("x-ratelimit-", "retry-after")))
     ]
+    if isinstance(refusal, BareNotFound):
+        return HotReply(refusal.status, b"", [], own, JSON_TYPE)
     if not is_navigation(headers):
         return HotReply(refusal.status, dump(refusal.body()), [], own, JSON_TYPE)
     facts = ErrorFacts(
         refusal.status,
         str(refusal.body().get("code", "")),
-        refusal.sentence,
+        refusal.page_sentence or refusal.sentence,
         headers.get(b"accept-language", b"").decode("latin-1"),
         request_id,
+        int(refusal.headers.get("Retry-After") or 0),
     )
     made = (page(facts) if page is not None else None) or _plain_page(facts)
     return HotReply(refusal.status, made.body, [], [*own, *made.headers], PAGE_TYPE)

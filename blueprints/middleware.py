@@ -9,6 +9,8 @@ from sanic import Sanic
 
 from app.core.jsonbody import BODY_MAX_BYTES
 from app.domain.client_address import NO_PROXY, ClientResolver, TrustPolicy
+from app.domain.hosts import HostPolicy
+from blueprints.edge.gate import Gate
 from blueprints.edge.hot import HotTable
 from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
@@ -23,6 +25,7 @@ def install(
     *,
     hot: HotTable | None = None,
     policy: TrustPolicy = NO_PROXY,
+    hosts: HostPolicy | None = None,
     health: Callable[[], Health] | None = None,
     error_page: ErrorPageHook | None = None,
     stopping: Callable[[], bool] = lambda: False,
@@ -36,7 +39,13 @@ def install(
     """
     if not isinstance(app.router, EdgeRouter):
         raise TypeError("the app needs Sanic(router=EdgeRouter())")
-    edge = EdgeState(hot=hot or HotTable(), resolver=ClientResolver(policy), error_page=error_page, stopping=stopping)
+    edge = EdgeState(
+        hot=hot or HotTable(),
+        resolver=ClientResolver(policy),
+        gate=Gate(hosts or HostPolicy()),
+        error_page=error_page,
+        stopping=stopping,
+    )
     app.ctx.edge = edge
     app.ctx.hot = edge.hot
     app.ctx.health = health

@@ -7,6 +7,8 @@ would double its cost, so writers hand bytes to the transport and look at its bu
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from sanic import Request
@@ -18,6 +20,8 @@ CONTENT_TYPE: Final = "text/event-stream; charset=utf-8"
 HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 """``X-Accel-Buffering`` keeps nginx from holding frames back."""
 MAX_UNSENT_BYTES: Final = 64 * 1024
+UNANSWERED_MS: Final = 15_000
+"""How long bytes may stay unacknowledged: with a heartbeat every 12 s a dead peer is noticed within 30 s (VIS-167)."""
 
 
 class _Connection(Protocol):
@@ -40,6 +44,7 @@ class ChunkSink:
         connection: _Connection = request.stream.protocol  # type: ignore[union-attr, assignment]
         self._connection = connection
         self._transport = connection.transport
+        _give_up_dead_peers(self._transport)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def write(self, frame: bytes) -> None:
@@ -69,3 +74,15 @@ class ChunkSink:
             self._connection.cut()
         else:
             await response.eof()
+
+
+def _give_up_dead_peers(transport: Any) -> None:
+    """Let the kernel end a connection whose peer answers nothing any more; without it that takes a quarter hour.
+
+    A connection without TCP (a unix socket, a platform that lacks the option) is left as it is.
+    """
+    peer = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if peer is not None and option is not None:
+        with suppress(OSError):
+            peer.setsockopt(socket.IPPROTO_TCP, option, UNANSWERED_MS)

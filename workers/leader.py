@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
+from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.knock import Knocker, own_ports
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.services.activation import Activation
+from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Leadership
+from app.services.old_marks import OldMarks
 from app.services.prober import Prober
 from app.services.tuner import Tuner
 from workers.runner import Background
@@ -40,7 +44,10 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         holder=f"{runtime.instance_id} {runtime.rate_table_name}",
         lease_ms=settings.leader_lease_ms,
     )
-    engine, sites = EngineAuto(prefix, loader), SiteStore(background.valkey, prefix, loader)
+    engine, sites = (
+        EngineAuto(prefix, loader, instance=runtime.instance_id),
+        SiteStore(background.valkey, prefix, loader),
+    )
     duties = (
         Activation(rooms=rooms, engine=engine),
         Prober(
@@ -51,6 +58,8 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             instance=runtime.instance_id,
         ),
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
+        OldMarks(NotesStore(background.postgres)),
+        HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
 

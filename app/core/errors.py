@@ -16,6 +16,8 @@ class QmError(Exception):
     status = 500
     code = "internal_error"
     sentence = "The server failed to answer this request."
+    page_sentence = ""
+    """What a page says instead of ``sentence``."""
 
     def __init__(
         self,
@@ -92,6 +94,10 @@ class NotFound(QmError):
     status = 404
     code = "not_found"
     sentence = "There is nothing at this address."
+
+
+class BareNotFound(NotFound):
+    """404 without a body, so that nothing tells that there is something to find (CFG-170)."""
 
 
 class NoRoom(NotFound):

@@ -22,8 +22,10 @@ from app.core.settings_kinds import (
     Bool,
     Choice,
     Folder,
+    HostNames,
     Int,
     Key,
+    KeyList,
     Kind,
     Network,
     Networks,
@@ -62,7 +64,7 @@ def row(
 ) -> Any:
     """A dataclass field that is a variable. ``shown`` words a default that is worked out at start."""
     text = shown if shown is not None else _default_text(default)
-    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | StoreUrl))
+    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl))
     return field(default=default, metadata={_ROW: meta})
 
 
@@ -97,6 +99,10 @@ class Settings:
         bad=Bad.REFUSE, shown="./data",
     )  # fmt: skip
     public_url: str | None = row("PUBLIC_URL", "CFG-022", BaseUrl(), None, "address of this server for links it gives")
+    admin_host: tuple[str, ...] = row(
+        "ADMIN_HOST", "CFG-023", HostNames(), (), "the only hosts that serve the console and the admin API",
+        bad=Bad.REFUSE,
+    )  # fmt: skip
     cookie_secure: bool | None = row(
         "COOKIE_SECURE", "CFG-024", Bool(), None, "Secure on every cookie, or on none",
         shown="unset: Secure when the visitor's request is HTTPS",
@@ -181,6 +187,11 @@ class Settings:
         shown="memory: random, printed once; embedded: made once and kept in DATA_DIR; else none",
     )  # fmt: skip
     public_api_key: Secret | None = row("PUBLIC_API_KEY", "CFG-051", Key(), None, "lets a connector speak for visitors")
+    connector_ips: tuple[Network, ...] = row(
+        "QM_CONNECTOR_IPS", "CFG-225", Networks(), (),
+        "addresses of connectors: a right PUBLIC_API_KEY from there is taken although the address is locked",
+        bad=Bad.REFUSE,
+    )  # fmt: skip
     token_max_age_sec: int = row(
         "TOKEN_MAX_AGE_SEC", "CFG-052", Int(600, 2_592_000), 86400, "a visitor token older than this is refused"
     )
@@ -200,6 +211,10 @@ class Settings:
         "TRUST_PROXY_IPS", "CFG-057", Networks(), (), "addresses those hops connect from", bad=Bad.REFUSE
     )
 
+    edge_secret: tuple[Secret, ...] = row(
+        "EDGE_SECRET", "CFG-058", KeyList(16, 5), (),
+        "what the CDN sends as X-QM-Edge with every request; two values while it is being changed", bad=Bad.REFUSE,
+    )  # fmt: skip
     proxy_allow_private: bool = row(
         "PROXY_ALLOW_PRIVATE",
         "CFG-059",
@@ -208,6 +223,13 @@ class Settings:
         "sites may be asked at private, loopback or link-local addresses",
     )
 
+    max_connections: int = row(
+        "MAX_CONNECTIONS", "CFG-062", _LIMIT, 20000, "open client connections above which new ones get 503; 0 = no cap"
+    )
+    connection_reserve: int = row(
+        "CONNECTION_RESERVE", "CFG-063", Int(0, 65536), 256,
+        "connections accepted above the cap, so that the refusal can be answered",
+    )  # fmt: skip
     sse_per_ip: int = row("SSE_PER_IP", "CFG-064", _LIMIT, 64, "open /events streams of one address; 0 = no cap")
     sse_max_total: int = row("SSE_MAX_TOTAL", "CFG-065", _LIMIT, 10000, "open /events streams in all; 0 = no cap")
     shutdown_grace_ms: int = row(
@@ -226,6 +248,23 @@ class Settings:
     )
     waiting_limit_per_min: int = row(
         "WAITING_LIMIT_PER_MIN", "CFG-071", _LIMIT, 120, "waiting pages of one address; 0 = off"
+    )
+    verify_limit_per_min: int = row(
+        "VERIFY_LIMIT_PER_MIN", "CFG-073", _LIMIT, 60, "calls of /api/verify of one address; 0 = off"
+    )
+    protection_mode: str = row(
+        "PROTECTION_MODE", "CFG-075", Choice(("off", "monitor", "enforce")), "monitor",
+        "bot protection of rooms without a setting of their own",
+    )  # fmt: skip
+    protection_warn_at: int = row(
+        "PROTECTION_WARN_AT", "CFG-076", Int(1, 100), 40, "score from which a newcomer counts as warned"
+    )
+    protection_block_at: int = row(
+        "PROTECTION_BLOCK_AT", "CFG-077", Int(1, 100), 70,
+        "score above which enforce gives no place; 100 refuses nobody",
+    )  # fmt: skip
+    protection_allow_ips: tuple[Network, ...] = row(
+        "PROTECTION_ALLOW_IPS", "CFG-078", Networks(), (), "addresses that are never scored", bad=Bad.REFUSE
     )
     autotune: bool = row(
         "AUTOTUNE", "CFG-079", Bool(), False, "rooms without a setting of their own have their rate adjusted"

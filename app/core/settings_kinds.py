@@ -133,6 +133,42 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyList:
+    """A comma list of secrets that travel in a header, each of at least ``least`` characters (CFG-058, CFG-133)."""
+
+    least: int
+    most_values: int
+
+    def parse(self, text: str) -> tuple[Secret, ...]:
+        """The secrets; empty entries are skipped."""
+        values = [part.strip() for part in text.split(",") if part.strip()]
+        if not 1 <= len(values) <= self.most_values:
+            raise BadValue(f"has {len(values)} values; 1 to {self.most_values} can be used")
+        if any(len(value) < self.least for value in values):
+            raise BadValue(f"has a value of fewer than {self.least} characters")
+        if not all(re.fullmatch(r"[\x21-\x7e]+", value) for value in values):
+            raise BadValue("has a value with a character that is not visible ASCII")
+        return tuple(map(Secret, values))
+
+    def describe(self) -> tuple[str, str]:
+        """Type and bounds."""
+        return "comma list (secret)", f"1 to {self.most_values} values of {self.least} or more visible ASCII characters"
+
+
+@dataclass(frozen=True, slots=True)
+class HostNames:
+    """Comma list of host names and addresses, each with or without a port (CFG-023)."""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """The entries in lower case, without a closing dot; IPv6 in brackets."""
+        return tuple(_host(entry.strip()) for entry in text.split(",") if entry.strip())
+
+    def describe(self) -> tuple[str, str]:
+        """Type and bounds."""
+        return "comma list", "name, name:port, IPv4 or [IPv6]"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreUrl:
     """Address of a store; a secret, since it carries a password."""
 
@@ -223,6 +259,26 @@ def split_url(text: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
+
+
+_HOST_ENTRY: Final = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?)*\.?|\[(?P<v6>[0-9a-f:.]+)\])"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
+
+
+def _host(entry: str) -> str:
+    match = _HOST_ENTRY.fullmatch(entry.lower())
+    try:
+        if match is None or int(match["port"] or 1) not in range(1, 65536):
+            raise ValueError
+        if match["v6"]:
+            port = f":{match['port']}" if match["port"] else ""
+            return f"[{ipaddress.IPv6Address(match['v6'])}]{port}"
+    except ValueError:
+        raise BadValue(f'has the entry "{entry}", which is not a host name or an IP address') from None
+    name, colon, port = entry.lower().partition(":")
+    return name.removesuffix(".") + colon + port
 
 
 def _network(entry: str) -> Network:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.core.settings import ROWS, Bad, ConfigWarning, Loaded, Refused, Row, Settings, environment
-from app.core.settings_kinds import BadValue, Networks, OutOfBounds, split_url
+from app.core.settings_kinds import BadValue, HostNames, Networks, OutOfBounds, split_url
 
 PARTNER: Final = {"memory": "memory", "embedded": "embedded", "valkey": "pg"}
 _WATCHED_PREFIXES: Final = (
@@ -24,18 +24,16 @@ _WATCHED_PREFIXES: Final = (
 # would be worse than saying so.
 _NOT_BUILT: Final = frozenset(
     {
-        "CONNECTION_RESERVE", "EMAIL_NOTIFY", "HISTORY_RETAIN_DAYS",
+        "EMAIL_NOTIFY", "HISTORY_RETAIN_DAYS",
         "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH", "MONITOR_TOKEN_TTL_SEC",
         "NOTIFY_LIMIT_PER_MIN", "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
-        "VALKEY_ALERT_AFTER_MS", "VERIFY_LIMIT_PER_MIN",
+        "VALKEY_ALERT_AFTER_MS",
     }
 )  # fmt: skip
 # Read by the test run and by the tools beside the server, never by the server (CFG-087 to CFG-090, CFG-094).
 _FOR_TESTS: Final = frozenset({"QM_REQUIRE_VALKEY", "QM_SERVER_CMD"})
 # A protection somebody counts on is refused rather than left out.
 _REFUSED_UNTIL_BUILT: Final = {
-    "EDGE_SECRET": "this build does not check X-QM-Edge",
-    "ADMIN_HOST": "this build serves the console on every host",
     "VALKEY_CLUSTER": "this build speaks to a single Valkey only",
     "PG_CA_CERT": "this build takes the certificate from PG_CA_FILE only",
 }
@@ -66,7 +64,7 @@ class Reading:
     def quoted(self, known: Row) -> str:
         """``NAME="text"``; of a secret the length, of a list the name only, since one entry is named (CFG-111)."""
         text = self.texts[known.name]
-        if isinstance(known.kind, Networks):
+        if isinstance(known.kind, Networks | HostNames):
             return known.name
         return f"{known.name} ({len(text)} characters)" if known.secret else f'{known.name}="{text}"'
 
@@ -198,8 +196,14 @@ def _rule_keys(reading: Reading) -> None:
 
 
 def _rule_proxies(reading: Reading) -> None:
-    """Half-set pairs and broad ranges (CFG-115, CFG-229)."""
+    """Half-set pairs, broad ranges, and what the edge secret makes idle (CFG-115, CFG-130, CFG-229)."""
     hops, ranges = reading.values.get("trust_proxy", 0), reading.values.get("trust_proxy_ips", ())
+    if reading.is_set("EDGE_SECRET"):
+        for name, value in (("TRUST_PROXY", hops), ("TRUST_PROXY_IPS", ranges)):
+            if value:
+                message = f"{name} has no effect while EDGE_SECRET is set: the edge names the visitor"
+                reading.warn("ignored_setting", name, message)
+        return
     if hops and not ranges and not reading.is_set("TRUST_PROXY_IPS"):
         message = f"TRUST_PROXY={hops} is set without TRUST_PROXY_IPS: forwarding headers are not believed"
         reading.warn("half_set_proxy", "TRUST_PROXY", message, using=hops)
@@ -213,7 +217,7 @@ def _rule_proxies(reading: Reading) -> None:
 
 
 def _rule_order(reading: Reading) -> None:
-    """Pairs that must be ordered (CFG-012, CFG-066)."""
+    """Pairs that must be ordered (CFG-012, CFG-062, CFG-066)."""
     values = reading.values
     grace, drain = (values.get(name, _default(name)) for name in ("shutdown_grace_ms", "shutdown_drain_ms"))
     if grace > drain:
@@ -223,6 +227,29 @@ def _rule_order(reading: Reading) -> None:
             f"and SHUTDOWN_DRAIN_MS={drain}"
         )
         reading.warn("misordered", "SHUTDOWN_GRACE_MS", message, using=drain)
+    most, streams = (values.get(name, _default(name)) for name in ("max_connections", "sse_max_total"))
+    if 0 < most <= streams:
+        message = (
+            f"MAX_CONNECTIONS={most} is not above SSE_MAX_TOTAL={streams}: waiting streams alone could close the door; "
+            f"using MAX_CONNECTIONS={most} and SSE_MAX_TOTAL={streams}"
+        )
+        reading.warn("misordered", "MAX_CONNECTIONS", message, using=most)
+
+
+def _rule_protection(reading: Reading) -> None:
+    """Thresholds that are not ordered give way to both defaults (CFG-012, CFG-076)."""
+    values = reading.values
+    names = ("protection_warn_at", "protection_block_at")
+    warn, block = (values.get(name, _default(name)) for name in names)
+    if warn < block:
+        return
+    for name in names:
+        values[name] = _default(name)
+    message = (
+        f"PROTECTION_WARN_AT={warn} is not below PROTECTION_BLOCK_AT={block}; using "
+        f"PROTECTION_WARN_AT={values[names[0]]} and PROTECTION_BLOCK_AT={values[names[1]]}"
+    )
+    reading.warn("misordered", "PROTECTION_WARN_AT", message, using=values[names[0]])
 
 
 def _rule_other_names(reading: Reading) -> None:
@@ -240,7 +267,7 @@ def _rule_hardening(reading: Reading) -> None:
     """Advice for a public deployment (CFG-136, CFG-142, CFG-235)."""
     values, advise = reading.values, reading.hardening.append
     production = values.get("env") == "production"
-    if production or values["store"] == "valkey":
+    if (production or values["store"] == "valkey") and not reading.is_set("EDGE_SECRET"):
         advise("EDGE_SECRET is not set: requests that bypass Cloudflare are accepted")
     if not reading.is_set("PUBLIC_API_KEY"):
         advise("PUBLIC_API_KEY is not set: connectors cannot vouch for visitors without ADMIN_KEY")
@@ -283,6 +310,7 @@ _RULES: Final = (
     _rule_keys,
     _rule_proxies,
     _rule_order,
+    _rule_protection,
     _rule_other_names,
     _rule_hardening,
 )

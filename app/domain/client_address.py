@@ -1,7 +1,7 @@
 """Who is the visitor: the one rule that decides address, scheme and host of a request.
 
 Pure: peer, headers and policy in, ``Client`` out. Everything else reads the ``Client`` and no forwarding header
-(VIS-011 … VIS-018, CFG-098 … CFG-112). The edge secret and its ``CF-Connecting-IP`` are not part of this build.
+(VIS-011 … VIS-018, VIS-030, VIS-031, CFG-098 … CFG-112, CFG-128 … CFG-130).
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import IntFlag
 from functools import lru_cache
 from typing import Final
 
+from app.domain import edge_secret
+from app.domain.edge_secret import EdgeSecret
 from app.domain.net_ranges import Network, RangeSet, address_text, budget_key, pack_address
 
 HeaderGetter = Callable[[bytes], bytes | None]
@@ -26,6 +29,23 @@ _PORTED_V4: Final = re.compile(r"([0-9.]{7,15}):[0-9]{1,5}")
 _BRACKETED: Final = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\](?::[0-9]{1,5})?")
 _NO_PEER: Final = "0.0.0.0"  # noqa: S104 - not a bind address: the stand-in for a peer without one
 _CHAIN_MAX_BYTES: Final = 256
+_CHAIN: Final = b"x-forwarded-for"
+FORWARDING_HEADERS: Final = (_CHAIN, b"forwarded", b"cf-connecting-ip", b"x-real-ip", b"true-client-ip")
+"""Headers by which a proxy tells whom it speaks for (VIS-023, CFG-117)."""
+
+
+class Note(IntFlag):
+    """What there is to say about how a request came; it follows from peer and headers alone."""
+
+    NONE = 0
+    NOT_BY_EDGE = 1
+    """The edge secret is set and was not sent, or sent wrong (VIS-028)."""
+    NO_EDGE_ADDRESS = 2
+    """It came through the edge without a ``CF-Connecting-IP`` that is an address (VIS-030)."""
+    FORWARDED = 4
+    """A peer that is no declared proxy sent a forwarding header (VIS-023)."""
+    SHORT_CHAIN = 8
+    """A declared proxy named fewer hops than TRUST_PROXY says there are (CFG-230)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +61,15 @@ class Client:
     peer: str
     """Address of the socket peer."""
     chain: str
-    """The forwarded chain of a declared peer, entries joined by ``,``; empty from any other peer."""
+    """The forwarded chain of a declared peer, entries joined by ``,``; behind the edge secret the one address that the
+    edge names; empty from any other peer."""
     declared: bool
-    """The peer is a declared proxy: its forwarding headers were believed."""
+    """His address was told by a declared proxy, or by the edge, and was believed."""
     scheme: str
     """``http`` or ``https``."""
     host: str
     """Host with port as sent, in lower case; empty when an HTTP/1.0 request named none."""
+    note: Note = Note.NONE
 
     @property
     def base(self) -> str:
@@ -63,15 +85,18 @@ class TrustPolicy:
     """``TRUST_PROXY``: which entry from the right is the visitor; 0 = none."""
     proxies: RangeSet = field(default_factory=RangeSet)
     """``TRUST_PROXY_IPS``."""
+    edge: EdgeSecret | None = None
+    """``EDGE_SECRET``; with it the other two have no effect (VIS-031)."""
 
     @classmethod
-    def of(cls, hops: int, networks: Iterable[Network]) -> TrustPolicy:
-        """Policy of the two settings."""
-        return cls(hops, RangeSet(networks))
+    def of(cls, hops: int, networks: Iterable[Network], edge: Iterable[str] = ()) -> TrustPolicy:
+        """Policy of the settings."""
+        secret = EdgeSecret(edge)
+        return cls(hops, RangeSet(networks), secret if len(secret) else None)
 
     def declares(self, packed: bytes) -> bool:
         """Tell whether the peer with these 16 bytes is a declared proxy."""
-        return self.hops > 0 and packed in self.proxies
+        return self.edge is None and self.hops > 0 and packed in self.proxies
 
 
 NO_PROXY: Final = TrustPolicy()
@@ -98,11 +123,15 @@ def resolve_client(peer: str, get: HeaderGetter, policy: TrustPolicy, *, tls: bo
 
 
 def _resolve(peer: tuple[bytes, str, bool], get: HeaderGetter, policy: TrustPolicy, *, tls: bool) -> Client:
+    if policy.edge is not None:
+        return _resolve_edge(peer, get, policy.edge, tls=tls)
     packed, peer_text, is_declared = peer
     scheme, host = ("https" if tls else "http"), _text(get(b"host")).lower()
     if not is_declared:
-        return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host)
-    forwarded = [part.strip() for part in _text(get(b"x-forwarded-for")).split(",")]
+        note = Note.FORWARDED if any(get(name) is not None for name in FORWARDING_HEADERS) else Note.NONE
+        return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host, note)
+    chain = get(_CHAIN)
+    forwarded = [part.strip() for part in _text(chain).split(",")]
     visitor = _visitor(_from_right(forwarded, policy.hops)) or packed
     proto = _from_right(_values(get(b"x-forwarded-proto")), policy.hops).lower()
     outer = _from_right(_values(get(b"x-forwarded-host")), policy.hops).lower()
@@ -115,13 +144,30 @@ def _resolve(peer: tuple[bytes, str, bool], get: HeaderGetter, policy: TrustPoli
         declared=True,
         scheme=proto if proto in ("http", "https") else scheme,
         host=outer if is_host(outer) else host,
+        # A request that names nobody is the proxy's own, of its health checks.
+        note=Note.SHORT_CHAIN if chain is not None and len(forwarded) < policy.hops else Note.NONE,
     )
+
+
+def _resolve_edge(peer: tuple[bytes, str, bool], get: HeaderGetter, edge: EdgeSecret, *, tls: bool) -> Client:
+    """Who came through the edge. Its ``X-Forwarded-Host`` is the client's own, so ``Host`` counts (CFG-130)."""
+    packed, peer_text, _ = peer
+    scheme, host = ("https" if tls else "http"), _text(get(b"host")).lower()
+    if not edge.opens(get(edge_secret.HEADER)):
+        return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host, Note.NOT_BY_EDGE)
+    proto = _values(get(b"x-forwarded-proto"))[-1].lower()
+    scheme = proto if proto in ("http", "https") else scheme
+    visitor = _visitor(_text(get(b"cf-connecting-ip")))
+    if visitor is None:
+        return Client(peer_text, packed, budget_key(packed), peer_text, "", False, scheme, host, Note.NO_EDGE_ADDRESS)
+    address = address_text(visitor)
+    return Client(address, visitor, budget_key(visitor), peer_text, address, True, scheme, host)
 
 
 class ClientResolver:
     """``resolve_client`` with a bounded memory, for the edge: a visitor is parsed once, not per request."""
 
-    __slots__ = ("_declared", "_direct", "_peer", "_policy")
+    __slots__ = ("_declared", "_direct", "_edge", "_peer", "_policy")
 
     def __init__(self, policy: TrustPolicy, *, remember: int = 16384) -> None:
         """``remember`` bounds the clients kept; chains longer than 256 bytes are never kept."""
@@ -129,6 +175,11 @@ class ClientResolver:
         self._peer = lru_cache(remember)(lambda peer: _peer(peer, policy))
         self._direct = lru_cache(remember)(self._resolve_direct)
         self._declared = lru_cache(remember)(self._resolve_declared)
+        self._edge = policy.edge
+
+    def peer_key(self, peer: str) -> bytes:
+        """What the connections of ``peer`` are counted by, like ``Client.key``."""
+        return budget_key(self._peer(peer)[0])
 
     def is_declared(self, peer: str) -> bool:
         """Tell whether ``peer`` is a declared proxy."""
@@ -136,18 +187,21 @@ class ClientResolver:
 
     def resolve(self, peer: str, headers: dict[bytes, bytes], *, declared: bool, tls: bool = False) -> Client:
         """Client of a request with these joined headers; ``declared`` is what ``is_declared(peer)`` said."""
+        if self._edge is not None:  # not remembered: the memory would hold the secret
+            return _resolve_edge(self._peer(peer), headers.get, self._edge, tls=tls)
         host = headers.get(b"host", b"")
         if not declared:
-            return self._direct(peer, host, tls)
-        chain = headers.get(b"x-forwarded-for")
+            return self._direct(peer, host, tls, not headers.keys().isdisjoint(FORWARDING_HEADERS))
+        chain = headers.get(_CHAIN)
         proto = headers.get(b"x-forwarded-proto")
         outer = headers.get(b"x-forwarded-host")
         if len(chain or b"") + len(proto or b"") + len(outer or b"") > _CHAIN_MAX_BYTES:
             return self._resolve_declared(peer, host, tls, chain, proto, outer)
         return self._declared(peer, host, tls, chain, proto, outer)
 
-    def _resolve_direct(self, peer: str, host: bytes, tls: bool) -> Client:
-        return _resolve(self._peer(peer), {b"host": host}.get, self._policy, tls=tls)
+    def _resolve_direct(self, peer: str, host: bytes, tls: bool, is_forwarded: bool) -> Client:
+        sent = {b"host": host, **({_CHAIN: b""} if is_forwarded else {})}
+        return _resolve(self._peer(peer), sent.get, self._policy, tls=tls)
 
     def _resolve_declared(
         self, peer: str, host: bytes, tls: bool, chain: bytes | None, proto: bytes | None, outer: bytes | None

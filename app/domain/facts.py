@@ -17,6 +17,7 @@ from typing import Any, Final
 import ujson
 
 from app.domain import facts_of_doors as doors
+from app.domain.actor import actor_name
 from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined, Scheduled
 
 LOG_VERSION: Final = 1
@@ -447,12 +448,12 @@ def _decode_promoted(body: bytes) -> Promoted:
     first = _PROMOTED.size + _FLUSHED.size
     last = first + count * _RUN.size
     runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[first:last]))
-    return Promoted(by, pass_end, claim_end, runs, flushed, body[last:].decode())
+    return Promoted(by, pass_end, claim_end, runs, flushed, actor_name(body[last:]))
 
 
 def _decode_ejected(body: bytes) -> Ejected:
     ticket, was = struct.unpack_from("<IB", body)
-    return Ejected(ticket, was, body[5:].decode())
+    return Ejected(ticket, was, actor_name(body[5:]))
 
 
 def _digest_behind(body: bytes, size: int) -> bytes:
@@ -478,7 +479,7 @@ def _decode_rebound(body: bytes) -> OwnerRebound:
 
 def _decode_purged(body: bytes) -> Purged:
     up_to, waiting, pre_queue = _PURGED.unpack_from(body)
-    return Purged(up_to, waiting, pre_queue, body[_PURGED.size :].decode())
+    return Purged(up_to, waiting, pre_queue, actor_name(body[_PURGED.size :]))
 
 
 _TYPE_OF: Final[dict[type, FactType]] = {

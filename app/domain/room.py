@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.automation import AutoActivate, Autotune
+from app.domain.protection_mode import Protection
 
 
 class RoomState(IntEnum):
@@ -72,6 +73,8 @@ class RoomConfig:
     opens_at: int | None = None
     """When the doors open, epoch ms; stays after the opening (ENG-184)."""
     session_max_per_ip: int | None = None
+    protection: Protection | None = None
+    """None = the server's default (PROTECTION_MODE)."""
 
     @property
     def claim_sec(self) -> int:

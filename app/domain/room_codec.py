@@ -13,6 +13,7 @@ import ujson
 
 from app.core.ids import RoomId
 from app.domain.automation import AutoActivate, Autotune
+from app.domain.protection_mode import Protection, ProtectionMode
 from app.domain.room import RoomConfig, RoomState, UrlRule
 
 
@@ -27,7 +28,7 @@ def value_to_json(value: Any) -> Any:
         return int(value)
     if isinstance(value, UrlRule):
         return {"id": value.id, "action": value.action, "pattern": value.pattern, "note": value.note}
-    if isinstance(value, AutoActivate | Autotune):
+    if isinstance(value, AutoActivate | Autotune | Protection):
         return asdict(value)
     if isinstance(value, tuple | list):
         return [value_to_json(item) for item in value]
@@ -56,4 +57,6 @@ def config_from_json(raw: dict[str, Any]) -> RoomConfig:
         values["auto_activate"] = AutoActivate(**values["auto_activate"])
     if values.get("autotune") is not None:
         values["autotune"] = Autotune(**values["autotune"])
+    if values.get("protection") is not None:
+        values["protection"] = Protection(ProtectionMode(values["protection"]["mode"]))
     return RoomConfig(**values)

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from app.core.errors import snake
 from app.core.ids import RoomId, is_room_id, reserved_reason
+from app.domain import automation
 from app.domain import field_checks as checks
 from app.domain.automation import (
-    MEMBERS,
-    READ_ONLY_MEMBERS,
     AutoActivate,
     Autotune,
     auto_activate,
@@ -26,9 +25,12 @@ from app.domain.field_checks import Check
 from app.domain.opening import Moment, opening_time, refusal
 from app.domain.origin_lists import RULE_MEMBERS, RULE_READ_ONLY, origin_patterns, rules
 from app.domain.problems import Problems
+from app.domain.protection_mode import Protection, protection
 from app.domain.roles import Role
 from app.domain.room import RoomConfig, RoomState, UrlRule
 
+MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {**automation.MEMBERS, "protection": ("mode",)}
+READ_ONLY_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {**automation.READ_ONLY_MEMBERS, "protection": ()}
 NOT_IN_THIS_BUILD: Final = "not_in_this_build"
 INGRESS_BUDGET: Final = {
     "totalMs": 1000,
@@ -126,9 +128,11 @@ FIELDS: Final[tuple[RoomField, ...]] = (
     RoomField("opensAt", "opens_at", "ISO 8601 time with zone, epoch ms or null", None,
               "When the doors open; before that visitors get places in a pre-queue whose order is drawn.",
               opening_time),
+    RoomField("protection", "protection", "object or null", None,
+              "Bot protection: one member `mode`, off, monitor or enforce; null = the server's PROTECTION_MODE.",
+              protection),
     _later("proxyOrigin", "origin or null", None, "Origin of an inline room.", role=Role.OWNER, also=("",)),
     _later("proxyOrigins", "list or null", None, "Pool of origins of an inline room.", role=Role.OWNER),
-    _later("protection", "object or null", None, "Bot protection of this room."),
     _later("preset", '"capacity" or null', None, "Room of two numbers."),
     _later("originHealthPath", "path or null", None, "What a knock asks the origin for."),
     _later("originBalance", "word", "least_busy", "How a pool is used."),
@@ -293,6 +297,8 @@ def _json(value: Any) -> Any:
         return value.word
     if isinstance(value, UrlRule):
         return {"id": value.id, "action": value.action, "pattern": value.pattern, "note": value.note}
+    if isinstance(value, Protection):
+        return {"mode": value.mode.value}
     if isinstance(value, AutoActivate | Autotune):
         return members_json(value)
     if isinstance(value, tuple):

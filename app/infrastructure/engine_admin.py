@@ -14,6 +14,7 @@ from typing import Any, Final
 import ujson
 
 from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.actor import actor_members, actor_tail
 from app.domain.layout import Phase
 from app.domain.marks import mark, split_mark
 from app.domain.room import Room, RoomConfig, RoomState
@@ -118,7 +119,7 @@ class EngineAdmin:
     async def create(self, config: RoomConfig, *, gen: int, salt: bytes, actor: str) -> RoomWrite:
         """Make a room of generation ``gen`` unless the id is in use. Fact: room_created."""
         values = config_to_json(config)
-        args = (gen, FIRST_EPOCH, field_text(actor), salt, field_text(values), *_pairs(values))
+        args = (gen, FIRST_EPOCH, actor_members(actor), salt, field_text(values), *_pairs(values))
         # Listed first: a room that nobody lists would not be drained; a listed one that does not exist harms nothing.
         await self._valkey.execute("SADD", rooms_key(self._prefix), config.id)
         reply = await self._call("room_create", config.id, *args)
@@ -142,7 +143,14 @@ class EngineAdmin:
         in the same step, else CONFLICT.
         """
         expected = expect or {}
-        args = (expect_gen or 0, field_text(actor), field_text(why), len(expected), *_pairs(expected), *_pairs(changes))
+        args = (
+            expect_gen or 0,
+            actor_members(actor),
+            field_text(why),
+            len(expected),
+            *_pairs(expected),
+            *_pairs(changes),
+        )
         reply = await self._call("room_update", room_id, *args)
         if reply[0] == RoomCode.NOROOM:
             return RoomWrite(WriteCode.NO_ROOM)
@@ -155,7 +163,7 @@ class EngineAdmin:
 
     async def delete(self, room_id: RoomId, *, actor: str) -> RoomWrite:
         """End the room's generation and unlink what it left. Fact: room_deleted."""
-        reply = await self._call("room_delete", room_id, field_text(actor))
+        reply = await self._call("room_delete", room_id, actor_members(actor))
         if reply[0] == RoomCode.NOROOM:
             return RoomWrite(WriteCode.NO_ROOM)
         _, gen, seq, epoch, waiting, passes, sessions, places = _ok(reply, room_id)
@@ -181,7 +189,7 @@ class EngineAdmin:
 
     async def eject(self, room_id: RoomId, ticket: int, *, actor: str) -> EjectAnswer:
         """Take a ticket out. Fact: ejected, unless it was ejected before."""
-        reply = await self._call("eject", room_id, ticket, actor)
+        reply = await self._call("eject", room_id, ticket, actor_tail(actor))
         if reply[0] == RoomCode.NOROOM:
             return EjectAnswer(EjectCode.NO_ROOM)
         _, was, seq, epoch = _ok(reply, room_id)
@@ -191,7 +199,7 @@ class EngineAdmin:
 
     async def flush(self, room_id: RoomId, *, actor: str) -> LineAnswer:
         """Give everybody who waits a pass. Fact: promoted by flush, unless nobody waits."""
-        reply = await self._call("flush", room_id, actor)
+        reply = await self._call("flush", room_id, actor_tail(actor))
         if reply[0] == RoomCode.NOROOM:
             return LineAnswer(LineCode.NO_ROOM)
         _, refused, gen, waiting, seq, epoch = _ok(reply, room_id)
@@ -201,7 +209,7 @@ class EngineAdmin:
 
     async def purge(self, room_id: RoomId, *, actor: str) -> LineAnswer:
         """Drop everybody in line and in the pre-queue. Fact: purged, unless nobody is there."""
-        reply = await self._call("purge", room_id, actor)
+        reply = await self._call("purge", room_id, actor_tail(actor))
         if reply[0] == RoomCode.NOROOM:
             return LineAnswer(LineCode.NO_ROOM)
         _, gen, waiting, pre_queue, seq, epoch = _ok(reply, room_id)
@@ -275,7 +283,7 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
     release, is_floor, seq, committed, now, top_slots, without_url, blocked, shared, *rest = rest
-    switch, switch_at, phase, opens_at, drawn_at, pre_queue, *detail = rest
+    switch, switch_at, phase, opens_at, drawn_at, pre_queue, full, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -305,4 +313,5 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         drawn_at=drawn_at,
         pre_queue=pre_queue,
         top_address_slots=top_slots,
+        joins_refused=None if full is None else full.decode(),
     )

@@ -14,6 +14,7 @@ from typing import Any
 import ujson
 
 from app.core.ids import RoomId
+from app.domain.actor import SYSTEM, Actor, actor_members
 from app.domain.automation import AutoActivate
 from app.domain.marks import mark
 from app.domain.room import Room, RoomState
@@ -69,9 +70,11 @@ class Tuning:
 class EngineAuto:
     """The calls. They raise RoomGone, RoomFenced, StaleRoom, Overtaken and StorageUnavailable."""
 
-    def __init__(self, prefix: str, loader: LuaLoader) -> None:
+    def __init__(self, prefix: str, loader: LuaLoader, *, instance: str) -> None:
+        """``instance``: name of the one that decides."""
         self._prefix = prefix
         self._loader = loader
+        self._actor = actor_members(Actor(SYSTEM, kind=SYSTEM, instance=instance))
 
     async def switch_many(
         self, rooms: Sequence[tuple[Room, AutoActivate]], *, leader: int
@@ -79,7 +82,7 @@ class EngineAuto:
         """Look at the thresholds of rooms in one trip; the error of one room stands in its place."""
         calls = [
             ("auto_switch", self._key(room.id), room.generation, room.cfg_ver, leader, rule.sustain_sec,
-             rule.release_after_sec)
+             rule.release_after_sec, self._actor)
             for room, rule in rooms
         ]  # fmt: skip
         replies = await self._loader.call_many(calls) if calls else []
@@ -95,7 +98,7 @@ class EngineAuto:
     ) -> bool:
         """Set ``rate`` if the room is still as it was ``seen``; False when it is not."""
         text = ujson.dumps({**figures, "leader": leader}, ensure_ascii=False, escape_forward_slashes=False)
-        args = (seen.generation, seen.cfg_ver, leader, seen.rate, rate, hold_ms, text)
+        args = (seen.generation, seen.cfg_ver, leader, seen.rate, rate, hold_ms, text, self._actor)
         reply = await self._loader.call("tune", self._key(room_id), *args)
         if reply[0] != RoomCode.OK:
             raise room_error(reply[0], room_id)

@@ -6,10 +6,13 @@ Not here: the numbers (engine_results.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from app.domain.hour_record import HourRecord, read_hour
+
+_PROTECTION: Final = "protection."
+"""As in services/visitor_counts.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class RoomDetail:
     """Rule field (visitor_counts.rule_field) → checks that the rule decided, time of the last one (epoch ms)."""
     hours: tuple[HourRecord, ...]
     """Records of the running hour and of the one before it, those that there are."""
+    protection: Mapping[str, int] = field(default_factory=dict)
+    """What bot protection made of joins: ``scored`` and the outcomes, and ``signal.…`` for each sign."""
 
 
 def read_detail(parts: Sequence[Any]) -> RoomDetail:
@@ -32,4 +37,5 @@ def read_detail(parts: Sequence[Any]) -> RoomDetail:
         if name[0] == "h" and "\n" in name
     }
     records = tuple(record for record in map(read_hour, hours) if record is not None)
-    return RoomDetail(rules, records)
+    protection = {name.removeprefix(_PROTECTION): n for name, n in counts.items() if name.startswith(_PROTECTION)}
+    return RoomDetail(rules, records, protection)

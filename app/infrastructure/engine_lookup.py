@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from app.core.ids import RoomId
+from app.domain.draw import HANDLE_BYTES
 from app.domain.facts import Why
 from app.domain.layout import Flag
 from app.domain.ticket_state import TicketState
@@ -20,7 +21,7 @@ from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 
 _TICKET: Final = struct.Struct("<BBBBIIIII4xQQ")
-_PRESENT, _COOKIE, _FINGERPRINT, _RECORD = 1, 2, 4, 8
+_PRESENT, _COOKIE, _FINGERPRINT, _RECORD, _PLACE = 1, 2, 4, 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class TicketFacts:
     """One ticket. Times are epoch ms, 0 = none or not known."""
 
     ticket: int
+    """0: a place in the pre-queue that has no number."""
     state: TicketState
-    """NONE: the number was never issued."""
+    """NONE: the number was never issued. Of a place, WAITING: it stands in the pre-queue."""
+    is_place: bool
     why: int
     """Why it is over (facts.Why)."""
     holds_slot: bool
@@ -65,6 +68,8 @@ class Looked:
     generation: int
     now: int
     last_ticket: int
+    places: int
+    """Places in pre-queues given so far."""
     tickets: list[TicketFacts]
 
 
@@ -75,13 +80,22 @@ class EngineLookup:
         self._prefix = prefix
         self._loader = loader
 
-    async def tickets(self, room_id: RoomId, numbers: Sequence[int]) -> Looked:
-        """The tickets with these numbers (at most some dozens), in their order."""
-        reply = await self._loader.call("tickets", RoomKeys(self._prefix, room_id).header, *numbers)
+    async def tickets(self, room_id: RoomId, numbers: Sequence[int], *, places: Sequence[int] = ()) -> Looked:
+        """The tickets with these numbers, then those of these places (at most some dozens), in their order."""
+        reply = await self._call("tickets", room_id, *numbers, *(f"p{place}" for place in places))
+        _, generation, now, base, last, given, packed = reply
+        return Looked(generation, now, last, given, [_facts(base, *parts) for parts in _TICKET.iter_unpack(packed)])
+
+    async def handles(self, room_id: RoomId, chunk: int) -> tuple[int, list[bytes]]:
+        """Generation, and the handles of the places from ``chunk`` * CHUNK + 1 on; zeros where there is none."""
+        _, generation, _, packed = await self._call("handles", room_id, chunk)
+        return generation, [packed[at : at + HANDLE_BYTES] for at in range(0, len(packed), HANDLE_BYTES)]
+
+    async def _call(self, name: str, room_id: RoomId, *args: int | str) -> Any:
+        reply = await self._loader.call(name, RoomKeys(self._prefix, room_id).header, *args)
         if reply[0] != RoomCode.OK:
             raise room_error(reply[0], room_id)
-        _, generation, now, base, last, packed = reply
-        return Looked(generation, now, last, [_facts(base, *parts) for parts in _TICKET.iter_unpack(packed)])
+        return reply
 
 
 def _facts(
@@ -93,6 +107,7 @@ def _facts(
     return TicketFacts(
         ticket=ticket,
         state=now,
+        is_place=bool(marks & _PLACE),
         why=why,
         holds_slot=slot,
         at_door=now is TicketState.PASSED and bool(flags & Flag.AT_DOOR) and not slot,

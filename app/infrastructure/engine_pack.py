@@ -52,6 +52,7 @@ class Ask(IntEnum):
     BIND = 16
     FROM = 32
     ALIKE = 64
+    BARRED = 128
 
 
 _HEAD: Final = struct.Struct("<BBBBII16s")
@@ -81,9 +82,10 @@ def pack_proof(proof: Proof, ask: int) -> tuple[bytes, bytes]:
 
 def pack_join(item: JoinItem) -> bytes:
     """Item of function join."""
-    proof, cookie, address, ip, handle, net, from_loose = item
-    head, tail = pack_proof(proof, (16 if proof.may_bind else 0) | (32 if from_loose else 0))
-    return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose + handle
+    proof, cookie, address, ip, net, from_loose, is_barred = item
+    ask = (16 if proof.may_bind else 0) | (32 if from_loose else 0) | (128 if is_barred else 0)
+    head, tail = pack_proof(proof, ask)
+    return head + _JOIN_BODY.pack(ip, net, address, cookie, proof.strict) + tail + from_loose
 
 
 def pack_status(proof: Proof, *, told: bool, seen: bool, bind: bool) -> bytes:

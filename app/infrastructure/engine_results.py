@@ -75,6 +75,8 @@ class JoinCode(IntEnum):
     IDENTITY_LIMIT = 3
     LINE_FULL = 4
     PRE_IDENTITY_LIMIT = 5
+    BARRED = 6
+    """A newcomer whom bot protection keeps out."""
 
 
 class Verdict(IntEnum):
@@ -132,12 +134,11 @@ class JoinItem(NamedTuple):
     cookie: bytes
     address: bytes
     ip: bytes
-    handle: bytes
-    """16 random bytes for a place in the pre-queue. Always there: whether the room has one is decided in the same step
-    as the join, and the caller's copy does not tell (a schedule that was called off draws at the next tick)."""
     net: int = 0
     from_loose: bytes = b""
     """Further loose fingerprint that came signed with the join (ENG-110), 16 bytes or none."""
+    is_barred: bool = False
+    """No new place is given; one that is held is told as ever (VIS-147)."""
 
 
 class CheckItem(NamedTuple):
@@ -198,7 +199,7 @@ class JoinAnswer(NamedTuple):
     generation: int
     seq: int
     view: VisitorView | None
-    """None for IDENTITY_LIMIT, LINE_FULL and PRE_IDENTITY_LIMIT."""
+    """None for IDENTITY_LIMIT, LINE_FULL, PRE_IDENTITY_LIMIT and BARRED."""
 
 
 class CheckAnswer(NamedTuple):
@@ -262,6 +263,8 @@ class RoomFigures:
     """``opened`` or ``closed``."""
     top_address_slots: int = 0
     """Most slots that one address holds (ENG-296)."""
+    joins_refused: str | None = None
+    """Why a join was refused for want of room within the last minute: ``line`` or ``memory``."""
 
     @property
     def effective_state(self) -> RoomState:

@@ -18,6 +18,8 @@ import ujson
 
 from app.core.ids import RoomId
 from app.domain.facts import HEAD, FactType, UnknownFact, decode_body
+from app.domain.notes import is_noted
+from app.infrastructure.notes_store import config_before, note
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 
@@ -145,7 +147,7 @@ class Journal:
 
     async def _store_together(self, batches: Sequence[Batch]) -> dict[RoomId, Appended]:
         columns = _columns(batches)
-        about_rooms = [batch for batch in batches if any(e[0] <= FactType.SCHEDULED for e in batch.elements)]
+        about_rooms = [batch for batch in batches if any(map(is_noted, batch.elements))]
         async with self._postgres.acquire() as link:
             if about_rooms:
                 async with link.transaction():
@@ -230,9 +232,14 @@ async def _append(link: PooledLink, batches: Sequence[Batch], columns: tuple[lis
 
 
 async def _project(link: PooledLink, batch: Batch) -> None:
-    """Bring the table ``rooms`` up to the room facts of one batch, inside the transaction that stores them."""
-    for element in batch.elements:
+    """Bring the table ``rooms`` up to the room facts of one batch, and note its acts (ADM-252).
+
+    Inside the transaction that stores them, so that neither exists without the other.
+    """
+    for element in filter(is_noted, batch.elements):
         kind, lv, at, _, body = outbox_to_row(element)
+        before = await config_before(link, batch.room, batch.gen) if kind == FactType.ROOM_UPDATED else {}
+        await note(link, batch.room, (kind, lv, at, body), before)
         if kind > FactType.SCHEDULED:
             continue
         fact: Any = decode_body(kind, lv, body)

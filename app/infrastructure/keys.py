@@ -43,6 +43,11 @@ class RoomKeys:
         """String: the life of the Valkey in which this room was compared with its journal."""
         return self.base + "v"
 
+    @property
+    def refused_joins(self) -> str:
+        """``line`` or ``memory``: why joins were refused for want of room; gone a minute after the last."""
+        return self.base + "full"
+
     def tickets(self, gen: int, chunk: int) -> str:
         """String of CHUNK ticket records."""
         return f"{self.base}{gen}:t{chunk}"
@@ -228,3 +233,18 @@ def sites_key(prefix: str) -> str:
 def autotune_key(prefix: str) -> str:
     """Hash: room id → the latest round of autotune."""
     return prefix + "autotune"
+
+
+def counting_key(prefix: str) -> str:
+    """Sorted set: run of an instance → ms at which it last wrote its counts."""
+    return prefix + "ctr"
+
+
+def counters_key(prefix: str, instance: str) -> str:
+    """Hash: web worker → JSON of what it has counted; gone soon after the instance (FLT-041)."""
+    return f"{prefix}ctr:{instance}"
+
+
+def decisions_key(prefix: str) -> str:
+    """List: the last decisions of bot protection, as JSON."""
+    return prefix + "decisions"

@@ -32,11 +32,15 @@ from app.infrastructure.rate_table import (
     GAUGES,
     GROUPS,
     KEYS_BYTES,
+    LISTS,
+    TRACES,
     Place,
     RateMemory,
     RateTable,
     is_wide,
 )
+from app.infrastructure.shared_notes import Counters, PeerList
+from app.infrastructure.trace_table import Trace
 
 WINDOW_MS: Final = 60_000
 WIDE_FACTOR: Final = 256
@@ -88,7 +92,13 @@ class RateLimiter:
         self._memory = memory
         self._place = memory.place
         self._budgets = {group: _Budgets(memory, group, now) for group in GROUPS}
+        self._traces = {trace: Trace(memory, trace) for trace in TRACES}
+        self._now = now
         self._gauges = {gauge: _Gauge(memory, gauge) for gauge in GAUGES}
+        self.workers = memory.workers
+        """Worker processes of the instance, which share the memory."""
+        self.counters = Counters(memory)
+        self.lists = {name: PeerList(memory, name, now) for name in LISTS}
 
     def take(self, group: str, key: bytes, limit: int) -> Budget:
         """Count one request of ``key`` against ``limit`` a minute, if the budget has room.
@@ -121,6 +131,21 @@ class RateLimiter:
         outer = table.peek(self._place(key[:6]), _wide_limit(limit))
         return inner if outer.allowed else _of_wide(outer, limit)
 
+    def trace(self, trace: str, key: bytes, number: int) -> list[int]:
+        """Keep ``number`` (> 0) in place of the smallest of the 8 that are kept of ``key``; those before it, unordered.
+
+        Each worker keeps 8; the result has those of all workers.
+        """
+        return self._traces[trace].add(self._place(key), number)
+
+    def traced(self, trace: str, key: bytes) -> list[int]:
+        """The numbers kept of ``key``."""
+        return self._traces[trace].read(self._place(key))
+
+    def now_ms(self) -> int:
+        """The clock that all processes of the instance share."""
+        return int(self._now() * 1000)
+
     def gauge_enter(self, gauge: str, key: bytes, *, per_key: int, in_all: int) -> GaugeEntry:
         """Count one more open thing of ``key`` unless a cap (0 = none) is reached.
 
@@ -144,6 +169,7 @@ class RateLimiter:
         """Unmap the memory; the limiter cannot be used afterwards."""
         self._budgets.clear()
         self._gauges.clear()
+        self._traces.clear()
         self._memory.close()
 
 

@@ -30,18 +30,36 @@ GROUPS: Final = (
 )
 """Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
 
-GAUGES: Final = ("sse", "connections")
-"""Counts of things that are open now, per key and in all."""
+GAUGES: Final = ("sse", "connections", "surplus", "exempt")
+"""Counts of things that are open now, or marked until the instance ends, per key and in all."""
+
+COUNTERS: Final = ("edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at")
+"""Numbers of the instance without a key; see ``shared_notes.Counters``."""
+
+LISTS: Final = ("undeclared", "short_chain")
+"""Short lists of addresses; see ``shared_notes.PeerList``."""
+
+TRACES: Final = ("asks", "places")
+"""The last few numbers of a key: see trace_table.py."""
 
 WAYS: Final = 8
 """Keys of one bucket: 8 fingerprints and 8 words are two cache lines."""
 KEYS_BYTES: Final = WAYS * 8
 BUCKET_BYTES: Final = KEYS_BYTES * 2
 GAUGE_BUCKETS: Final = 8192
+TRACE_WORDS: Final = 8
+TRACE_BYTES: Final = KEYS_BYTES * (1 + TRACE_WORDS)
+"""A bucket of a trace: 8 fingerprints, then 8 words of each key."""
 
-_MAGIC: Final = b"QMRATE01"
-_HEAD: Final = struct.Struct("<8sIIII")
+_MAGIC: Final = b"QMRATE03"
+_HEAD: Final = struct.Struct("<8sIIIII")
 _PAGE: Final = 4096
+_FIRST_COUNTER: Final = 64
+"""Word of the control page; those before it are totals of gauges."""
+LIST_ENTRIES: Final = 20
+LIST_WORDS: Final = 3
+"""Words of one entry: when it was last written, and the two halves of the address."""
+_FIRST_LIST: Final = 256
 _LOW_64: Final = (1 << 64) - 1
 _WIDE_KEY_BYTES: Final = 6
 
@@ -66,13 +84,17 @@ class Span(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Header page, then for each worker: a control page, the budget tables, the gauge tables."""
+    """Header page, then for each worker: a control page (totals, counters, lists), budgets, gauges, traces."""
 
     workers: int
     buckets: int
 
     @property
     def area_bytes(self) -> int:
+        return self._traces_at + TRACE_BYTES * self.buckets * len(TRACES)
+
+    @property
+    def _traces_at(self) -> int:
         return _PAGE + BUCKET_BYTES * (self.buckets * len(GROUPS) + GAUGE_BUCKETS * len(GAUGES))
 
     def control(self, worker: int) -> int:
@@ -84,6 +106,9 @@ class _Layout(NamedTuple):
     def gauge(self, worker: int, index: int) -> Span:
         budgets = BUCKET_BYTES * self.buckets * len(GROUPS)
         return Span(self.control(worker) + _PAGE + budgets + BUCKET_BYTES * GAUGE_BUCKETS * index, GAUGE_BUCKETS)
+
+    def trace(self, worker: int, index: int) -> int:
+        return self.control(worker) + self._traces_at + TRACE_BYTES * self.buckets * index
 
 
 class RateTable:
@@ -109,7 +134,7 @@ class RateTable:
             descriptor, path = tempfile.mkstemp(prefix=f"{label}-")
             name = path
         os.ftruncate(descriptor, layout.control(workers))
-        head = _HEAD.pack(_MAGIC, workers, layout.buckets, len(GROUPS), len(GAUGES))
+        head = _HEAD.pack(_MAGIC, workers, layout.buckets, len(GROUPS), len(GAUGES), len(TRACES))
         os.pwrite(descriptor, head + secrets.token_bytes(16), 0)
         return cls(name, descriptor, path)
 
@@ -130,8 +155,8 @@ class RateMemory:
         """Raises OSError or ValueError when ``name`` is no table of this release or has no such worker."""
         with open(name, "r+b", buffering=0) as file:
             self.bytes = mmap.mmap(file.fileno(), 0)
-        magic, workers, buckets, groups, gauges = _HEAD.unpack_from(self.bytes, 0)
-        if (magic, groups, gauges) != (_MAGIC, len(GROUPS), len(GAUGES)):
+        magic, workers, buckets, *tables = _HEAD.unpack_from(self.bytes, 0)
+        if (magic, tables) != (_MAGIC, [len(GROUPS), len(GAUGES), len(TRACES)]):
             raise ValueError(f"{name} is no rate table of this release")
         if not 0 <= worker_index < workers:
             raise ValueError(f"the rate table has no worker {worker_index}")
@@ -159,6 +184,21 @@ class RateMemory:
         """Indices in ``words`` of the totals of a gauge, this worker's first."""
         index = GAUGES.index(gauge)
         return [self._layout.control(worker) // 8 + index for worker in self._order]
+
+    def counter_words(self, counter: str) -> list[int]:
+        """Indices in ``words`` of a counter, this worker's first."""
+        index = _FIRST_COUNTER + COUNTERS.index(counter)
+        return [self._layout.control(worker) // 8 + index for worker in self._order]
+
+    def list_words(self, name: str) -> list[int]:
+        """Indices in ``words`` of the first entry of a list, this worker's first."""
+        index = _FIRST_LIST + LIST_ENTRIES * LIST_WORDS * LISTS.index(name)
+        return [self._layout.control(worker) // 8 + index for worker in self._order]
+
+    def trace_spans(self, trace: str) -> list[Span]:
+        """Tables of a trace, this worker's first."""
+        index = TRACES.index(trace)
+        return [Span(self._layout.trace(worker, index), self._layout.buckets) for worker in self._order]
 
     def close(self) -> None:
         """Unmap."""

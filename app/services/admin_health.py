@@ -15,14 +15,18 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.runtime import Runtime
+from app.core.settings import ConfigWarning
 from app.core.version import VERSION
 from app.domain.keyring import Keyring
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services.commit import CommitWaiter
+from app.services.edge_watch import ConnectionCap, EdgeWatch
+from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService
+from app.services.undeclared import UndeclaredPeers
 
 POSTGRES_TRIAL_SEC: Final = 1.0
 
@@ -61,6 +65,10 @@ class AdminHealth:
         rooms: RoomService,
         limiter: RateLimiter,
         keyring: Keyring,
+        undeclared: UndeclaredPeers,
+        edge_watch: EdgeWatch,
+        connections: ConnectionCap,
+        fleet: FleetCounts,
         now: Callable[[], int] = wall_ms,
     ) -> None:
         self._runtime = runtime
@@ -70,6 +78,10 @@ class AdminHealth:
         self._rooms = rooms
         self._limiter = limiter
         self._keyring = keyring
+        self._undeclared = undeclared
+        self._edge_watch = edge_watch
+        self._connections = connections
+        self._fleet = fleet
         self._now = now
         self._since: dict[tuple[str, str | None], int] = {}
 
@@ -80,6 +92,7 @@ class AdminHealth:
             found.append(("storage_degraded", "critical", None, "storage is degraded: the journal takes no commits"))
         if self._valkey.shown_state == "down":
             found.append(("valkey_down", "critical", None, "Valkey cannot be reached"))
+        found.extend(filter(None, map(_refuses_joins, views)))
         for view in views:
             if view.is_recovering:
                 text = f"{view.room.config.name} is being rebuilt from the journal"
@@ -87,6 +100,14 @@ class AdminHealth:
         now = self._now()
         self._since = {(code, room): self._since.get((code, room), now) for code, _, room, _ in found}
         return [Incident(code, severity, text, room, self._since[code, room]) for code, severity, room, text in found]
+
+    def reasons(self) -> tuple[tuple[str, str], ...]:
+        """Code and text of what makes this instance not ready (OBS-012)."""
+        holds = {
+            ("shutting_down", "this instance is stopping"): self._runtime.stopping.is_set(),
+            ("connection_limit", "this instance holds as many connections as it may"): self._connections.is_full,
+        }
+        return tuple(reason for reason in holds if holds[reason])
 
     def server_block(self, incidents: Sequence[Incident]) -> dict[str, Any]:
         """``server`` of a stream frame. ``instances`` is absent where this build cannot count them."""
@@ -109,10 +130,9 @@ class AdminHealth:
 
     async def report(self, admin_streams: int) -> dict[str, Any]:
         """The full answer; it is given whatever is down (OBS-032). ``admin_streams``: those of this worker."""
-        views, stores = await asyncio.gather(self._views(), self._stores())
+        views, stores, sums = await asyncio.gather(self._views(), self._stores(), self._sums())
         incidents = self.incidents(views or ())
-        is_stopping = self._runtime.stopping.is_set()
-        reasons = [{"code": "shutting_down", "text": "this instance is stopping"}] if is_stopping else []
+        reasons = [{"code": code, "text": text} for code, text in self.reasons()]
         return {
             **self._identity(),
             "ready": not reasons,
@@ -121,15 +141,21 @@ class AdminHealth:
             "degraded": list(dict.fromkeys(incident.code for incident in incidents)),
             "rooms": None if views is None else _rooms_block(views),
             "sse": self._sse_block(admin_streams),
+            "connections": self._connections.connections_block(),
             "limits": self._limits_block(),
+            "waitingPage": self._waiting_page_block(),
             "storage": {"ok": not self._commits.refusing() and stores["postgres"] == "up"},
             "backend": {**stores, **self._recovering(views or ())},
+            "proxy": self._undeclared.proxy_block(),
+            "edge": self._edge_watch.edge_block(),
+            **sums.health_blocks(),
+            "protection": self._protection_block(sums),
             "access": {"sso": False, "operators": 0, "monitorLinks": 0},
             "keys": self._keys_block(),
             "config": {name: {"value": value} for name, value in self._runtime.settings.shown().items()},
             "incidents": [incident.to_json() for incident in incidents],
             "warnings": self._warnings(),
-            "configWarnings": [_warning(warning) for warning in self._runtime.warnings],
+            "configWarnings": [_warning(warning) for warning in self._config_warnings()],
             "hardening": list(self._runtime.hardening),
         }
 
@@ -177,6 +203,18 @@ class AdminHealth:
             "postgres": postgres,
         }
 
+    async def _sums(self) -> Sums:
+        """Counts of the living instances; those of this process alone while the live store is away (OBS-039)."""
+        try:
+            return await self._fleet.sums()
+        except StorageUnavailable:
+            return self._fleet.known()
+
+    def _protection_block(self, sums: Sums) -> dict[str, Any]:
+        settings = self._runtime.settings
+        thresholds = {"warnAt": settings.protection_warn_at, "blockAt": settings.protection_block_at}
+        return {"mode": settings.protection_mode, **thresholds, **{name: sums.protection[name] for name in OUTCOMES}}
+
     def _recovering(self, views: Sequence[RoomView]) -> dict[str, Any]:
         ids = [view.room.id for view in views if view.is_recovering]
         is_up = self._valkey.shown_state == "up"
@@ -199,9 +237,15 @@ class AdminHealth:
             "checkPerMin": settings.check_limit_per_min,
             "statusPerMin": settings.status_limit_per_min,
             "waitingPerMin": settings.waiting_limit_per_min,
+            "verifyPerMin": settings.verify_limit_per_min,
             "adminAuthFailPerMin": settings.admin_auth_fail_per_min,
             "maxKeys": settings.rate_limit_max_keys,
         }
+
+    def _waiting_page_block(self) -> dict[str, Any]:
+        """The page budget, and whether it rests for somebody behind an undeclared proxy (CFG-123)."""
+        limit, exempt = self._runtime.settings.waiting_limit_per_min, self._undeclared.exempt
+        return {"enforced": limit > 0 and not exempt, "limitPerMin": limit, "exemptAddresses": exempt}
 
     def _keys_block(self) -> dict[str, Any]:
         """States of the keys and the public names of the two secrets (CFG-143)."""
@@ -214,7 +258,20 @@ class AdminHealth:
         }
 
     def _warnings(self) -> list[str]:
-        return [warning.message for warning in self._runtime.warnings if warning.raises_badge]
+        config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
+        return config + self._undeclared.sentences()
+
+    def _config_warnings(self) -> list[ConfigWarning]:
+        return [*self._runtime.warnings, *self._undeclared.config_warnings()]
+
+
+def _refuses_joins(view: RoomView) -> tuple[str, str, str | None, str] | None:
+    """The incident of a room that refused newcomers within the last minute (ENG-294)."""
+    why = view.figures.joins_refused if view.figures else None
+    if why is None:
+        return None
+    bound = "Valkey is short of memory" if why == "memory" else "the line is as long as QM_LINE_MAX allows"
+    return "joins_refused", "critical", view.room.id, f"{view.room.config.name} takes nobody new: {bound}"
 
 
 def _camel(states: dict[str, str]) -> dict[str, str]:

@@ -66,6 +66,36 @@ class Asset:
     gzipped: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WholePage:
+    """A page in one file, complete in itself."""
+
+    file: Asset
+    etag: str
+    csp: str
+    """Allows its own inline style and script and no request at all."""
+
+    @classmethod
+    def read(cls, path: Path) -> WholePage:
+        """The page in ``path``, which has one ``<style>`` and one ``<script>``."""
+        text = path.read_text(encoding="utf-8")
+        body = text.encode("utf-8")
+        style, script = (_inline_digest(text, tag) for tag in ("style", "script"))
+        csp = (
+            f"default-src 'none'; script-src {script}; style-src {style}; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
+        )
+        asset = Asset(path.name, "text/html; charset=utf-8", body, compress(body))
+        return cls(asset, f'W/"{content_hash(body)}"', csp)
+
+
+def _inline_digest(text: str, tag: str) -> str:
+    """What a Content-Security-Policy names the one ``tag`` of a page by."""
+    inside = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    digest = hashlib.sha256(inside.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
 def content_hash(body: bytes) -> str:
     """First 22 characters of the base64url SHA-256 of a file (VIS-105, PAG-164)."""
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")[:_HASH_LENGTH]
@@ -120,6 +150,8 @@ class Assets:
             if lang != FALLBACK
         }
         """URL of each language that is not in the script."""
+        self.offline = WholePage.read(static_dir / "waiting/offline.html")
+        """What a CDN shows when no instance answers (VIS-109, PAG-170)."""
 
     def get(self, name: str) -> Asset | None:
         """File served as ``/assets/<name>``, or None: not of this build."""

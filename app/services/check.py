@@ -10,7 +10,8 @@ from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
-from app.domain.fingerprint import arrival
+from app.domain.fingerprint import arrival, fingerprints
+from app.domain.from_tokens import FromTokens
 from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
@@ -58,7 +59,9 @@ class CheckService:
         identifier: Identifier,
         issuer: TokenIssuer,
         counts: VisitorCounts,
+        froms: FromTokens,
     ) -> None:
+        self._froms = froms
         self._engine = engine
         self._engine_admin = engine_admin
         self._commits = commits
@@ -96,7 +99,8 @@ class CheckService:
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
         came = arrival(room.digests, visitor.client, visitor.agent)
-        item = CheckItem(identity.proof, covered, digest, Via.DIRECT, came, is_alike)
+        via = Via.VOUCHED if visitor.is_vouched else Via.DIRECT
+        item = CheckItem(identity.proof, covered, digest, via, came, is_alike)
         answer = await self._engine.check(room.room, item)
         if rule is not None:
             self._counts.rule_hit(rule, now_ms)
@@ -119,7 +123,8 @@ class CheckService:
             place = (answer.generation, answer.ticket)
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=True)
             token, cookies = issued.token, cookies + issued.cookies
-        return VisitorAnswer(_pass_json(room, answer.verdict, door, token, answer.session_expires_at), cookies)
+        body = _pass_json(room, answer.verdict, door, token, answer.session_expires_at)
+        return VisitorAnswer(body, [] if visitor.is_vouched else cookies)
 
     def _door(self, room: VisitorRoom) -> tuple[str, bytes]:
         """A door key that nobody has seen, and its digest."""
@@ -150,7 +155,11 @@ class CheckService:
             raise StorageUnavailable
 
     def _waiting_page(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> str:
-        return room.waiting_page(self._rooms.public_base or visitor.client.base, url)
+        page = room.waiting_page(self._rooms.public_base or visitor.client.base, url)
+        if not visitor.is_vouched:
+            return page
+        _, loose = fingerprints(room.digests, visitor.client, visitor.agent)
+        return f"{page}{'&' if '?' in page else '?'}qm_from={self._froms.sign(room.id, loose, wall_ms())}"
 
     async def _preview(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> VisitorAnswer:
         identity = self._identifier.identify(room, visitor, wall_ms())

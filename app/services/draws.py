@@ -22,8 +22,8 @@ from app.domain.layout import CHUNK, Phase
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_jobs import DrawState
 
-SLICE: Final = 400
-"""Places put in order in one call: about 2 ms of the live store."""
+SLICE: Final = 250
+"""Places put in order in one call: about 2 ms of the live store (6 to 8 µs each, measured)."""
 PAUSE_SEC: Final = 1.0
 """Before a draw that failed is tried again."""
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from secrets import token_bytes
 from typing import Final
 
 from app.core.clock import wall_ms
-from app.core.errors import RateLimited, StorageUnavailable, Unavailable
+from app.core.errors import Forbidden, RateLimited, StorageUnavailable, Unavailable
 from app.core.ids import RoomId
-from app.domain.draw import HANDLE_BYTES
 from app.domain.from_tokens import FromTokens
 from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
@@ -22,6 +20,7 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, VisitorView
 from app.services.commit import CommitWaiter, committed_or_undone
+from app.services.protection import Asker, Assessment, Protection
 from app.services.visitor import REASONS, needs_location, state_json
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, SecretMaker, Visitor
@@ -55,6 +54,7 @@ class JoinService:
         issuer: TokenIssuer,
         counts: VisitorCounts,
         froms: FromTokens,
+        protection: Protection,
     ) -> None:
         self._engine = engine
         self._engine_admin = engine_admin
@@ -64,13 +64,21 @@ class JoinService:
         self._issuer = issuer
         self._counts = counts
         self._froms = froms
+        self._protection = protection
         self._secrets = SecretMaker()
 
     async def join(
-        self, room_id: str, visitor: Visitor, return_url: str | None, came_from: str | None = None
+        self,
+        room_id: str,
+        visitor: Visitor,
+        return_url: str | None,
+        came_from: str | None = None,
+        *,
+        asker: Asker | None = None,
     ) -> VisitorAnswer:
         """Give ``visitor`` his place: the one he has, or a new one at the end. ``came_from``: ``qm_from`` (VIS-139).
 
+        ``asker``: what bot protection goes by; None = it is not asked.
         Raises NoRoom; RateLimited ``queue_identity_limit`` or ``prequeue_identity_limit``; Unavailable ``line_full``;
         StorageUnavailable, and then he has no place by this call.
         """
@@ -78,17 +86,21 @@ class JoinService:
         if self._commits.refusing():
             raise StorageUnavailable
         try:
-            return await self._join(room, visitor, return_url, came_from)
+            return await self._join(room, visitor, return_url, came_from, asker)
         except StaleRoom:
-            return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url, came_from))
+            return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url, came_from, asker))
 
     async def _join(
-        self, room: VisitorRoom, visitor: Visitor, return_url: str | None, came_from: str | None
+        self, room: VisitorRoom, visitor: Visitor, return_url: str | None, came_from: str | None, asker: Asker | None
     ) -> VisitorAnswer:
         now_ms = wall_ms()
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
+        assessed = None
+        if asker is not None:
+            has_cookie = identity.claims is not None
+            assessed = self._protection.assess(room, visitor, asker, has_cookie=has_cookie)
         digests, session = room.digests, self._secrets.make()
         address, net = digests.place(visitor.client.packed)
         item = JoinItem(
@@ -96,12 +108,14 @@ class JoinService:
             cookie=digests.cookie(session),
             address=address,
             ip=visitor.client.packed,
-            handle=token_bytes(HANDLE_BYTES),
             net=net,
             from_loose=self._froms.read(came_from, room.id, now_ms),
+            is_barred=assessed is not None and assessed.is_barred,
         )
         answer = await self._engine.join(room.room, item)
-        view = _given(room, answer)
+        if assessed is not None:
+            self._protection.note(room, visitor, assessed, answer)
+        view = _given(room, answer, assessed)
         destination = self._destination(room, return_url)
         if answer.code is JoinCode.BYPASS:
             body = state_json(room, view, generation=answer.generation, location=destination, extra=b',"created":false')
@@ -146,8 +160,14 @@ def _identity_limit(cap: int | None, where: str, code: str) -> RateLimited:
     return RateLimited(sentence, code=code, headers={"Retry-After": str(LIMIT_RETRY_SEC)})
 
 
-def _given(room: VisitorRoom, answer: JoinAnswer) -> VisitorView:
+def _given(room: VisitorRoom, answer: JoinAnswer, assessed: Assessment | None) -> VisitorView:
     """The view of a join that was not refused."""
+    if answer.code is JoinCode.BARRED and assessed is not None:
+        raise Forbidden(
+            "No place in line is given to automated clients",
+            code="blocked_by_protection",
+            headers={"X-QM-Protection": f"block score={assessed.score}"},
+        )
     if answer.code is JoinCode.IDENTITY_LIMIT:
         raise _identity_limit(room.room.config.queue_max_per_ip, "in this line", "queue_identity_limit")
     if answer.code is JoinCode.PRE_IDENTITY_LIMIT:

@@ -10,12 +10,16 @@ from typing import Final
 
 import structlog
 
+from app.core.clock import mono
 from app.core.errors import RateLimited, StorageUnavailable
 from app.domain.client_address import Client
 from app.infrastructure.admin_store import FAILURE_WINDOW_MS, AdminStore
 from app.infrastructure.rate_limiter import RateLimiter
 
 GROUP: Final = "auth"
+CONFIRM_SEC: Final = 1.0
+"""How long a process goes by what Valkey said of an address, where every request asks (``is_locked``)."""
+_KNOWN_MAX: Final = 4096
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +32,38 @@ class Lockout:
         self._store = store
         self._limiter = limiter
         self._limit = limit
+        self._known: dict[bytes, tuple[float, bool]] = {}
+        """By address: until when (mono) it holds that Valkey called it locked, or not."""
+
+    async def is_locked(self, client: Client) -> bool:
+        """Tell whether nothing from this address is looked at (VIS-137).
+
+        Made for callers who come with each page of a site: failures of this instance count at once, those of other
+        instances within a second, and Valkey is asked once in that time.
+        """
+        if self._limit == 0:
+            return False
+        if not self._limiter.peek(GROUP, client.key, self._limit).allowed:
+            return True
+        known = self._known.get(client.key)
+        if known is not None and mono() < known[0]:
+            return known[1]
+        try:
+            count, _ = await self._store.failures(client.key, count=False)
+        except StorageUnavailable:
+            return False
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[client.key] = mono() + CONFIRM_SEC, count >= self._limit
+        return count >= self._limit
+
+    async def fail(self, client: Client) -> None:
+        """Count a wrong key of an address that is not locked, or whose lock does not matter here."""
+        if self._limit == 0:
+            return
+        count, _ = await self._count(client.key, failed=True)
+        if count == self._limit:
+            self._tell(client, count)
 
     async def check(self, client: Client, *, failed: bool) -> None:
         """Count a failure of ``client`` if there was one; raise RateLimited if its address was locked before.
@@ -42,17 +78,24 @@ class Lockout:
         if count - failed >= self._limit:
             raise locked(self._limit, left_ms)
         if failed and count == self._limit:
-            log.warning("auth_lockout_started", address=client.address, failures=count)
+            self._tell(client, count)
+
+    def _tell(self, client: Client, failures: int) -> None:
+        log.warning("auth_lockout_started", address=client.address, failures=failures)
 
     async def _count(self, address: bytes, failed: bool) -> tuple[int, int]:
+        """Failures of the window and the ms left of it. Each is counted in the instance's own memory as well."""
         try:
-            return await self._store.failures(address, count=failed)
+            found = await self._store.failures(address, count=failed)
         except StorageUnavailable:
             act = self._limiter.take if failed else self._limiter.peek
             budget = act(GROUP, address, self._limit)
             if not budget.allowed:
                 return self._limit + failed, budget.retry_after_sec * 1000
             return self._limit - budget.remaining, budget.reset_sec * 1000
+        if failed:
+            self._limiter.take(GROUP, address, self._limit)
+        return found
 
 
 def locked(limit: int, left_ms: int) -> RateLimited:

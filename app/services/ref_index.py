@@ -1,7 +1,7 @@
-"""Which tickets have a ref (ENG-246, ENG-247): no key of the live store, but numbers hashed here when somebody asks.
+"""Which tickets and places have a ref (ENG-245 … ENG-247): no key of the live store, but hashes made when asked for.
 
-A ref follows from room, generation and number alone, so the answer never changes and is kept for the generations that
-were asked about last. Hashing is done in slices; between them visitors' requests get their turn.
+A ref follows from room, generation and number (or handle) alone, so the answer never changes and is kept for the
+generations that were asked about last. Hashing is done in slices; between them visitors' requests get their turn.
 """
 
 from __future__ import annotations
@@ -9,49 +9,79 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from app.domain.draw import HANDLE_BYTES
+from app.domain.layout import CHUNK
 from app.domain.refs import number_of, ref_number
+from app.domain.tokens import handle_text
 
 TICKETS: Final = 50_000
-"""Tickets of a generation that are searched."""
+"""Tickets of a generation, and places, that are searched."""
 GENERATIONS: Final = 3
-KEPT: Final = 12
-"""Generations whose hashes are kept: 200 KB each."""
+KEPT: Final = 24
+"""Lists of hashes that are kept: 200 KB each at most."""
 SLICE: Final = 500
-"""Numbers hashed in one turn: about half a millisecond."""
+"""Hashes made in one turn: about half a millisecond."""
+
+Handles = Callable[[int], Awaitable[list[bytes]]]
+"""Handles of the places of a chunk, zeros where there is no record."""
+
+_NO_HANDLE: Final = bytes(HANDLE_BYTES)
+_NO_REF: Final = 2**32 - 1
+"""Stands where no ref can be: refs have 30 bits."""
 
 
 class RefIndex:
-    """Finds tickets by ref, in one process."""
+    """Finds tickets and places by ref, in one process."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, int], array[int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, int, str], array[int]] = OrderedDict()
         self._making = asyncio.Lock()
 
     async def tickets(self, room_id: str, generation: int, ref: str, last_ticket: int) -> list[int]:
         """Numbers up to ``last_ticket``, and to TICKETS, whose ref is ``ref`` (in the form of ``refs.read_ref``)."""
         last = min(last_ticket, TICKETS)
-        numbers = await self._hashed(room_id, generation, last)
-        wanted, at = number_of(ref), 0
-        found: list[int] = []
-        while True:
-            try:
-                at = numbers.index(wanted, at, last)
-            except ValueError:
-                return found
-            at += 1
-            found.append(at)
-
-    async def _hashed(self, room_id: str, generation: int, last: int) -> array[int]:
-        """Hash of ticket n at n - 1, at least up to ``last``."""
         async with self._making:  # one at a time: many look-ups at once must not add up
-            key = (room_id, generation)
-            numbers = self._known.setdefault(key, array("I"))
-            self._known.move_to_end(key)
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
-            while (done := len(numbers)) < last:
-                numbers.extend(ref_number(room_id, generation, n) for n in range(done + 1, min(last, done + SLICE) + 1))
+            hashes = self._of(room_id, generation, "tickets")
+            while (done := len(hashes)) < last:
+                upto = min(last, done + SLICE)
+                hashes.extend(ref_number(room_id, generation, n) for n in range(done + 1, upto + 1))
                 await asyncio.sleep(0)
-            return numbers
+        return _find(hashes, ref, last)
+
+    async def places(self, room_id: str, generation: int, ref: str, given: int, handles: Handles) -> list[int]:
+        """Places up to ``given``, and to TICKETS, whose handle has this ref."""
+        last = min(given, TICKETS)
+        async with self._making:
+            hashes = self._of(room_id, generation, "places")
+            while (done := len(hashes)) < last:
+                chunk = await handles(done // CHUNK)
+                new = chunk[done % CHUNK : done % CHUNK + min(SLICE, last - done)]
+                if not new:
+                    break
+                hashes.extend(
+                    _NO_REF if handle == _NO_HANDLE else ref_number(room_id, generation, handle_text(handle))
+                    for handle in new
+                )
+        return _find(hashes, ref, last)
+
+    def _of(self, room_id: str, generation: int, kind: str) -> array[int]:
+        """The list whose element n - 1 is the hash of ticket or place n, as far as it was made."""
+        hashes = self._known.setdefault((room_id, generation, kind), array("I"))
+        self._known.move_to_end((room_id, generation, kind))
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return hashes
+
+
+def _find(hashes: array[int], ref: str, last: int) -> list[int]:
+    wanted, at = number_of(ref), 0
+    found: list[int] = []
+    while True:
+        try:
+            at = hashes.index(wanted, at, last) + 1
+        except ValueError:
+            return found
+        found.append(at)

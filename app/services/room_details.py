@@ -30,6 +30,8 @@ class Details:
     """Of the waits that ended within the last hour; None = there was none."""
     refused_origins: Mapping[str, int]
     """Origin → refused checks."""
+    protection: Mapping[str, int]
+    """What bot protection made of joins (engine_detail.RoomDetail)."""
 
 
 class RoomDetails:
@@ -63,4 +65,4 @@ class RoomDetails:
 
 def _details(detail: RoomDetail, now_ms: int, origins: Mapping[str, int]) -> Details:
     p50, p90 = live_percentiles_sec(detail.hours, now_ms)
-    return Details(detail.rules, p50, p90, origins)
+    return Details(detail.rules, p50, p90, origins, detail.protection)

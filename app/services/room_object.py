@@ -17,6 +17,7 @@ from app.domain.room import Room, RoomState, UrlRule
 from app.domain.room_fields import settings_json
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.site_store import SiteShown
+from app.services.fleet_counts import OUTCOMES
 from app.services.room_details import Details
 from app.services.visitor_counts import rule_field
 
@@ -28,7 +29,6 @@ FIGURES: Final = (
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
     "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
-    "protectionCounts",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
 
@@ -74,6 +74,7 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "waitP50Sec": None if view.details is None else view.details.wait_p50_sec,
         "waitP90Sec": None if view.details is None else view.details.wait_p90_sec,
         "refusedOriginChecks": _refused_origins(view.details),
+        "protectionCounts": _protection(view.details),
         "site": _site_json(view.site),
         "recovering": view.is_recovering,
         "stale": view.stale_since is not None,
@@ -100,6 +101,11 @@ def _refused_origins(details: Details | None) -> list[dict[str, Any]] | None:
         return None
     pairs = sorted(details.refused_origins.items(), key=lambda pair: (-pair[1], pair[0]))
     return [{"origin": origin, "count": count} for origin, count in pairs]
+
+
+def _protection(details: Details | None) -> dict[str, int] | None:
+    """What bot protection made of the room's newcomers (VIS-205)."""
+    return None if details is None else {name: details.protection.get(name, 0) for name in OUTCOMES}
 
 
 def etag(settings: dict[str, Any], generation: int) -> str:

@@ -7,7 +7,7 @@ commit, make every process look again. Not here: field checks (domain/room_field
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,14 +87,21 @@ class RoomService:
     """Use cases on whole rooms. ``actor`` is the name written into the journal."""
 
     def __init__(
-        self, *, engine: EngineAdmin, rooms: RoomDirectory, commits: CommitWaiter, sites: Sites | None = None
+        self,
+        *,
+        engine: EngineAdmin,
+        rooms: RoomDirectory,
+        commits: CommitWaiter,
+        sites: Sites | None = None,
+        keep_hours: Callable[[RoomId], Awaitable[None]] | None = None,
     ) -> None:
-        """``sites``: how sites answer; None: it is not told."""
+        """``sites``: how sites answer; None: it is not told. ``keep_hours``: keeps what a room did before it ends."""
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
         self._details = RoomDetails(engine)
         self._sites = sites
+        self._keep_hours = keep_hours
         self._last: dict[RoomId, RoomFigures] = {}
         self._stale_since: int | None = None
 
@@ -169,6 +176,8 @@ class RoomService:
         if room is None:
             raise await self._gone(room_id)
         self._refuse_while_commits_fail()
+        if self._keep_hours is not None:
+            await self._keep_hours(room.id)
         write = await self._engine.delete(room.id, actor=actor)
         await self._look_again(room.id)
         if write.code is WriteCode.NO_ROOM:

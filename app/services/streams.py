@@ -173,6 +173,9 @@ class Streams:
         while watch.streams:
             await asyncio.sleep(SLICE_SEC)
             try:
+                # A room that ended is told at once, also to streams whose turn comes only seconds later (VIS-170).
+                if self._rooms.generation(watch.room.id) != watch.room.room.generation:
+                    await self._renew_room(watch)
                 await self._round(watch)
             except StorageUnavailable:
                 continue

@@ -17,7 +17,8 @@ import structlog
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.infrastructure.engine_counts import EngineCounts, RoomTally
-from app.services.visitor_counts import MAX_ORIGIN_PAIRS, Counted, VisitorCounts
+from app.services.fleet_counts import FleetCounts
+from app.services.visitor_counts import MAX_ORIGIN_PAIRS, VisitorCounts
 
 EVERY_SEC: Final = 1.0
 
@@ -27,11 +28,20 @@ log = structlog.get_logger(__name__)
 class Tally:
     """Hands over the counts of one web worker."""
 
-    def __init__(self, *, counts: VisitorCounts, engine: EngineCounts, every_sec: float = EVERY_SEC) -> None:
+    def __init__(
+        self,
+        *,
+        counts: VisitorCounts,
+        engine: EngineCounts,
+        fleet: FleetCounts | None = None,
+        every_sec: float = EVERY_SEC,
+    ) -> None:
+        """``fleet``: what shows the counts of the instance; None = nobody asks for them."""
+        self._fleet = fleet
         self._counts = counts
         self._engine = engine
         self._every_sec = every_sec
-        self._sent: Counter[tuple[str, Counted]] = Counter()
+        self._sent: Counter[tuple[str, str]] = Counter()
         self._sent_origins: Counter[tuple[str, str]] = Counter()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -53,6 +63,8 @@ class Tally:
         """Add everything counted since the last time. Raises StorageUnavailable; nothing is lost by it."""
         await self._rooms()
         await self._origins()
+        if self._fleet is not None:
+            await self._fleet.hand_over()
 
     async def _run(self) -> None:
         while not self._stopping.is_set():

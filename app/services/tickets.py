@@ -6,6 +6,7 @@ Read-only: nobody is seen or told by it. Never a token, cookie, digest or addres
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -87,7 +88,7 @@ class TicketLookup:
         if not issued:
             return await self._earlier(room, looked.generation, ref, "q", text)
         if len(issued) == 1:
-            return _ticket_json(room, looked, issued[0])
+            return _ticket_json(room, looked, issued[0], ref)
         return _candidates(room, "q", text, issued)
 
     async def _by_ref(self, room: RoomId, ref: str, name: str, text: str) -> dict[str, Any]:
@@ -95,23 +96,32 @@ class TicketLookup:
         if not looked.tickets:
             return await self._earlier(room, looked.generation, ref, name, text)
         if len(looked.tickets) == 1:
-            return _ticket_json(room, looked, looked.tickets[0])
+            return _ticket_json(room, looked, looked.tickets[0], ref)
         return _candidates(room, name, text if name == "q" else ref, looked.tickets)
 
     async def _current(self, room: RoomId, ref: str, besides: list[int]) -> Looked:
-        """Tickets of the current generation with this ref (and those in ``besides``), the first CANDIDATES_MAX.
+        """Tickets and places of the current generation with this ref (and tickets in ``besides``), the first ones.
 
-        A number whose join was withdrawn is nobody's.
+        A number whose join was withdrawn is nobody's, and so is a place without record.
         """
         now = await self._look(room, [])
         while True:
             found = await self._refs.tickets(room, now.generation, ref, now.last_ticket)
+            places = await self._places(room, now, ref)
             numbers = list(dict.fromkeys([*besides, *found]))[:CANDIDATES_MAX]
-            looked = await self._look(room, numbers)
+            looked = await self._look(room, numbers, places[:CANDIDATES_MAX])
             if looked.generation == now.generation:
-                held = [ticket for ticket in looked.tickets if ticket.state is not TicketState.WITHDRAWN]
-                return replace(looked, tickets=held)
+                return replace(looked, tickets=_held(looked.tickets, besides)[:CANDIDATES_MAX])
             now = looked  # made anew in between
+
+    async def _places(self, room: RoomId, now: Looked, ref: str) -> list[int]:
+        async def handles(chunk: int) -> list[bytes]:
+            generation, found = await self._engine.handles(room, chunk)
+            return found if generation == now.generation else []
+
+        if now.places == 0:
+            return []
+        return await self._refs.places(room, now.generation, ref, now.places, handles)
 
     async def _earlier(self, room: RoomId, generation: int, ref: str, name: str, text: str) -> dict[str, Any]:
         """The ref in the generations before: never one of today's tickets."""
@@ -132,11 +142,27 @@ class TicketLookup:
             raise NoRoom
         return room.id
 
-    async def _look(self, room: RoomId, numbers: list[int]) -> Looked:
+    async def _look(self, room: RoomId, numbers: list[int], places: Sequence[int] = ()) -> Looked:
         try:
-            return await self._engine.tickets(room, numbers)
+            return await self._engine.tickets(room, numbers, places=places)
         except RoomGone:
             raise NoRoom from None
+
+
+def _held(tickets: list[TicketFacts], besides: list[int]) -> list[TicketFacts]:
+    """Each ticket once, without those that nobody holds; ``besides`` stay, whatever they are."""
+    found: dict[int, TicketFacts] = {}
+    for at, ticket in enumerate(tickets):
+        is_nobodys = ticket.state is TicketState.WITHDRAWN or (ticket.state is TicketState.NONE and not ticket.is_place)
+        if not is_nobodys or ticket.ticket in besides:
+            found.setdefault(ticket.ticket or -at, ticket)
+    return list(found.values())
+
+
+def _word(ticket: TicketFacts) -> str:
+    if ticket.is_place and ticket.state is TicketState.WAITING:
+        return "prequeued"
+    return _WORDS[ticket.state]
 
 
 def _unknown() -> dict[str, Any]:
@@ -144,20 +170,20 @@ def _unknown() -> dict[str, Any]:
 
 
 def _candidates(room: RoomId, name: str, text: str, tickets: list[TicketFacts]) -> dict[str, Any]:
-    listed = [{"ticket": ticket.ticket, "state": _WORDS[ticket.state]} for ticket in tickets]
+    listed = [{"ticket": ticket.ticket or None, "state": _word(ticket)} for ticket in tickets]
     return {"roomId": room, name: text, "candidates": listed}
 
 
-def _ticket_json(room: RoomId, looked: Looked, ticket: TicketFacts) -> dict[str, Any]:
-    """Everything about one ticket (ENG-240)."""
+def _ticket_json(room: RoomId, looked: Looked, ticket: TicketFacts, ref: str = "") -> dict[str, Any]:
+    """Everything about one ticket (ENG-240). ``ref``: by which a place was found that has no number."""
     state = ticket.state
     answer: dict[str, Any] = {
         "roomId": room,
         "generation": looked.generation,
-        "ticket": ticket.ticket,
-        "ref": ref_of(room, looked.generation, ticket.ticket),
-        "state": _WORDS[state],
-        "position": ticket.ahead + 1 if state is TicketState.WAITING else None,
+        "ticket": ticket.ticket or None,
+        "ref": ref if ticket.is_place else ref_of(room, looked.generation, ticket.ticket),
+        "state": _word(ticket),
+        "position": ticket.ahead + 1 if state is TicketState.WAITING and not ticket.is_place else None,
         **_times(looked.now, ticket),
         "passExpiresAt": ticket.pass_end if state is TicketState.PASSED else None,
         "sessionExpiresAt": ticket.session_end if state is TicketState.ACTIVE else None,

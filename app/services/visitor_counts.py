@@ -6,16 +6,22 @@ Source: VIS-214, ENG-093, ENG-202, ENG-203, ENG-210, ENG-211.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+from app.core.clock import wall_ms
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
 from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
+MAX_UNKNOWN_ROOMS: Final = 50
+MAX_DECISIONS: Final = 50
+PROTECTION: Final = "protection."
+"""Beginning of the names under which a room's counts of bot protection are handed over."""
+MAX_ROOM_CHARS: Final = 64
 OTHER_ORIGIN: Final = "other"
 
 
@@ -60,10 +66,20 @@ class VisitorCounts:
         """``many_refused`` hears of every refused token."""
         self._many_refused = many_refused
         self.totals: Counter[Counted] = Counter()
-        self.by_room: Counter[tuple[str, Counted]] = Counter()
+        self.by_room: Counter[tuple[str, str]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
+        self.refused_at: dict[tuple[str, str], int] = {}
+        """When a check of each of these pairs was last refused (epoch ms)."""
+        self.unknown_rooms: dict[str, tuple[int, int]] = {}
+        """Checks of ids that no room has, and when the last one was (epoch ms); the latest 50 ids, latest last."""
         self.rejected_tokens: Counter[Cause] = Counter()
+        self.protected: Counter[str] = Counter()
+        """Joins by what bot protection made of them, in all rooms: ``scored`` and the names of Outcome."""
+        self.signals: Counter[str] = Counter()
+        """How often each sign of an automated client was seen."""
+        self.decisions: deque[Any] = deque(maxlen=MAX_DECISIONS)
+        """Decisions of bot protection (protection.Decision) since they were last handed over."""
         self.rules: dict[RuleKey, tuple[int, int]] = {}
         """Checks that a rule decided and time of the last one (epoch ms), since they were last handed over."""
 
@@ -84,6 +100,15 @@ class VisitorCounts:
             more, later = self.rules.get(key, (0, at))
             self.rules[key] = (number + more, later)
 
+    def unknown_room(self, room_id: str) -> None:
+        """A check of a room that there is not; what was made up pushes out only what was asked for longest ago."""
+        self.count(Counted.UNKNOWN_ROOM_CHECKS)
+        room_id = room_id[:MAX_ROOM_CHARS]
+        checks, _ = self.unknown_rooms.pop(room_id, (0, 0))
+        if len(self.unknown_rooms) >= MAX_UNKNOWN_ROOMS:
+            del self.unknown_rooms[next(iter(self.unknown_rooms))]
+        self.unknown_rooms[room_id] = checks + 1, wall_ms()
+
     def refused_origin(self, room_id: str, origin: str) -> None:
         """A direct check from a page whose origin the room's tag policy does not cover."""
         self.count(Counted.REFUSED_ORIGIN_CHECKS, room_id)
@@ -91,6 +116,17 @@ class VisitorCounts:
         if pair not in self.refused_origins and len(self.refused_origins) >= MAX_ORIGIN_PAIRS:
             pair = (room_id, OTHER_ORIGIN)
         self.refused_origins[pair] += 1
+        self.refused_at[pair] = wall_ms()
+
+    def protection(self, room_id: str, outcomes: Iterable[str], signals: Iterable[str], *, is_scored: bool) -> None:
+        """A newcomer of ``room_id`` was judged by bot protection."""
+        names = [*outcomes, "scored"] if is_scored else list(outcomes)
+        for name in names:
+            self.protected[name] += 1
+            self.by_room[room_id, PROTECTION + name] += 1
+        for signal in signals:
+            self.signals[signal] += 1
+            self.by_room[room_id, f"{PROTECTION}signal.{signal}"] += 1
 
     def rejected_token(self, room_id: str, cause: Cause) -> None:
         """A visitor token of ``room_id`` was refused (ENG-093)."""

@@ -45,6 +45,8 @@ class Visitor:
     """Presented door keys, at most 4."""
     crowd: Sequence[tuple[str, str]] = ()
     """Name and value of all ``qm_…`` cookies, filled in only when they are so many that some may have to go."""
+    is_vouched: bool = False
+    """A connector that holds a key says so of him (VIS-132)."""
     known: tuple[VisitorRoom, int, Identity] | None = None
     """What was read of him for a copy of a room, and until when (wall ms) that holds."""
 

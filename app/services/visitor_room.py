@@ -174,6 +174,11 @@ class VisitorRooms:
         room = self._rooms.get(room_id)  # type: ignore[arg-type]  # any text may be asked for
         return None if room is None else room.compiled.get(_KEY) or self._compile(room)
 
+    def generation(self, room_id: str) -> int | None:
+        """Generation of the room as this process knows it; None = not known here. Costs no trip."""
+        room = self._rooms.get(room_id)  # type: ignore[arg-type]  # any text may be asked for
+        return None if room is None else room.generation
+
     async def find(self, room_id: str) -> VisitorRoom:
         """The room; the live store is asked before it is called unknown, since it may be seconds old (ENG-002).
 

@@ -14,13 +14,16 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.check import CheckService
 from app.services.commit import CommitWaiter
+from app.services.connector_keys import ConnectorKeys
 from app.services.join import JoinService
 from app.services.leave import LeaveService
-from app.services.refused_tokens import ManyRefused
+from app.services.lockout import Lockout
+from app.services.protection import Protection
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
 from app.services.streams import Streams
 from app.services.undeclared import UndeclaredPeers
+from app.services.verify import VerifyService
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_proof import Identifier
 from app.services.visitor_room import Rooms, VisitorRooms
@@ -40,6 +43,8 @@ class VisitorServices:
     stream_opener: StreamOpener
     counts: VisitorCounts
     undeclared: UndeclaredPeers
+    keys: ConnectorKeys
+    verify: VerifyService
 
     @classmethod
     def build(
@@ -52,7 +57,8 @@ class VisitorServices:
         commits: CommitWaiter,
         rooms: Rooms,
         limiter: RateLimiter,
-        many_refused: ManyRefused,
+        counts: VisitorCounts,
+        lockout: Lockout,
     ) -> VisitorServices:
         """Wire the use cases; does nothing else."""
         cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
@@ -61,8 +67,16 @@ class VisitorServices:
             max_age_sec=settings.token_max_age_sec,
             cookie_max_age_sec=settings.queue_cookie_max_age_sec,
         )
-        counts = VisitorCounts(many_refused)
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
+        froms = FromTokens(keyring)
+        protection = Protection(
+            mode=settings.protection_mode,
+            warn_at=settings.protection_warn_at,
+            block_at=settings.protection_block_at,
+            allowed=settings.protection_allow_ips,
+            limiter=limiter,
+            counts=counts,
+        )
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
         streams = Streams(engine=engine, rooms=found, issuer=issuer, refresh_after_ms=tokens.refresh_after_ms)
@@ -70,14 +84,14 @@ class VisitorServices:
             rooms=found,
             join=JoinService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts, froms=FromTokens(keyring),
+                identifier=identifier, issuer=issuer, counts=counts, froms=froms, protection=protection,
             ),
             status=StatusService(
                 engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits
             ),
             check=CheckService(
                 engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts,
+                identifier=identifier, issuer=issuer, counts=counts, froms=froms,
             ),
             leave=LeaveService(engine=engine, rooms=found, identifier=identifier),
             streams=streams,
@@ -86,5 +100,10 @@ class VisitorServices:
                 per_address=settings.sse_per_ip, in_all=settings.sse_max_total,
             ),
             counts=counts,
-            undeclared=UndeclaredPeers(limiter),
+            undeclared=UndeclaredPeers(limiter, settings),
+            keys=ConnectorKeys(
+                admin_key=settings.admin_key, public_key=settings.public_api_key, lockout=lockout,
+                connectors=settings.connector_ips,
+            ),
+            verify=VerifyService(engine=engine, rooms=found),
         )  # fmt: skip

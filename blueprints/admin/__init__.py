@@ -7,10 +7,15 @@ from typing import Any, Final
 from sanic import Blueprint, Request, Sanic
 from sanic.response import HTTPResponse
 
-from blueprints.admin import events, line, lookup, me, rooms, session
+from blueprints.admin import events, line, lookup, me, notes, protection, rooms, session
 from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
-ROUTER: Final = Router((*me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES))
+ROUTER: Final = Router(
+    (
+        *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
+        *protection.ROUTES,
+    )
+)  # fmt: skip
 
 bp = Blueprint("admin")
 

@@ -131,7 +131,7 @@ def _matches(if_none_match: str, etag: str) -> bool:
 def _spend(request: Request) -> tuple[dict[str, str], HTTPResponse | None]:
     """Take one page view from the address's budget: headers of the answer, and the refusal if it is used up."""
     qm = request.app.ctx.qm
-    budget: Budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
+    budget: Budget = qm.visitor.undeclared.page_budget(BUDGET, request.ctx.client)
     headers = {name.decode(): value.decode() for name, value in budget.headers()}
     return headers, None if budget.allowed else _refusal(request, headers, budget.retry_after_sec)
 

@@ -15,30 +15,30 @@ from blueprints.admin.routing import Call, Route, reply, tell
 async def pause(call: Call) -> HTTPResponse:
     """Nobody is let in from now on."""
     call.no_body()
-    return _changed(call, await call.qm.line_service.pause(call.args[0], actor=call.principal.name))
+    return _changed(call, await call.qm.line_service.pause(call.args[0], actor=call.actor))
 
 
 async def resume(call: Call) -> HTTPResponse:
     """A paused room lets people in again; any other stays as it is."""
     call.no_body()
-    return _changed(call, await call.qm.line_service.resume(call.args[0], actor=call.principal.name))
+    return _changed(call, await call.qm.line_service.resume(call.args[0], actor=call.actor))
 
 
 async def set_state(call: Call) -> HTTPResponse:
     """``{"state": "active"|"paused"|"bypass"}``."""
-    return _changed(call, await call.qm.line_service.set_state(call.args[0], call.body(), actor=call.principal.name))
+    return _changed(call, await call.qm.line_service.set_state(call.args[0], call.body(), actor=call.actor))
 
 
 async def set_rate(call: Call) -> HTTPResponse:
     """``{"ratePerMinute": n}`` or ``{"rate": n}``."""
-    return _changed(call, await call.qm.line_service.set_rate(call.args[0], call.body(), actor=call.principal.name))
+    return _changed(call, await call.qm.line_service.set_rate(call.args[0], call.body(), actor=call.actor))
 
 
 async def flush(call: Call) -> HTTPResponse:
     """Everybody who waits now is let in; answered after the commit."""
     call.no_body()
     room_id = call.args[0]
-    flushed = await call.qm.line_service.flush(room_id, actor=call.principal.name)
+    flushed = await call.qm.line_service.flush(room_id, actor=call.actor)
     tell(call, "line_flushed", room=room_id, flushed=flushed)
     return reply({"ok": True, "roomId": room_id, "flushed": flushed})
 
@@ -47,7 +47,7 @@ async def purge(call: Call) -> HTTPResponse:
     """Everybody in line and in the pre-queue is dropped; answered after the commit."""
     call.no_body()
     room_id = call.args[0]
-    waiting, pre_queue = await call.qm.line_service.purge(room_id, actor=call.principal.name)
+    waiting, pre_queue = await call.qm.line_service.purge(room_id, actor=call.actor)
     tell(call, "line_purged", room=room_id, waiting=waiting, pre_queue=pre_queue)
     return reply({"ok": True, "roomId": room_id, "purged": {"waiting": waiting, "preQueue": pre_queue}})
 
@@ -72,7 +72,7 @@ async def schedule(call: Call) -> HTTPResponse:
 async def eject(call: Call) -> HTTPResponse:
     """``{"ticket": n}``: cancel its pass and session; answered after the commit."""
     room_id = call.args[0]
-    ticket, was = await call.qm.line_service.eject(room_id, call.body(), actor=call.principal.name)
+    ticket, was = await call.qm.line_service.eject(room_id, call.body(), actor=call.actor)
     tell(call, "visitor_ejected", room=room_id, ticket=ticket, was=was)
     return reply({"ok": True, "roomId": room_id, "ticket": ticket, "was": was})
 

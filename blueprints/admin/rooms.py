@@ -31,7 +31,7 @@ async def save_room(call: Call) -> HTTPResponse:
     """Create a room, or change the fields that were sent."""
     body = call.body()
     if_match = call.request.headers.get("if-match")
-    saved = await call.qm.room_service.upsert(body, actor=call.principal.name, if_match=if_match)
+    saved = await call.qm.room_service.upsert(body, actor=call.actor, if_match=if_match)
     if saved.created or saved.changed:
         act = "room_created" if saved.created else "room_updated"
         tell(call, act, room=saved.view.room.id, fields=",".join(saved.changed))
@@ -42,7 +42,7 @@ async def delete_room(call: Call) -> HTTPResponse:
     """End a room for good; everyone in it is dropped."""
     call.no_body()
     room_id = call.args[0]
-    deleted = await call.qm.room_service.delete(room_id, actor=call.principal.name)
+    deleted = await call.qm.room_service.delete(room_id, actor=call.actor)
     tell(call, "room_deleted", room=room_id, generation=deleted.generation)
     dropped = {
         "waiting": deleted.waiting,

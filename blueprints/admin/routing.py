@@ -17,25 +17,22 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from app.context import AppContext
-from app.core.clock import mono
 from app.core.errors import MethodNotAllowed, NotFound, QmError, UnknownField
 from app.core.jsonbody import parse_object
+from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
 from app.services.access import CredentialInQuery, NoCredential, needs
 from blueprints.auth import SAFE_METHODS, brought_by, cleared_cookie, credential_in, query_of, refuse_forgery
+from blueprints.query_keys import tell_of_query_credential
 
 PREFIXES: Final = ("/api/admin", "/api/v1/admin")
 ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 BODY_MAX: Final = 64 * 1024
 NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 JSON_TYPE: Final = "application/json; charset=utf-8"
-QUIET_SEC: Final = 60.0
 
 log = structlog.get_logger(__name__)
-
-_told: dict[str, float] = {}
-"""When each route's line about a key in the address was last written; bounded by the table of routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +45,13 @@ class Call:
     args: tuple[str, ...] = ()
     """Values of the path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def actor(self) -> Actor:
+        """Who does the act, as facts and the audit trail keep him."""
+        who = self.principal
+        address = self.request.ctx.client.address
+        return Actor(who.name, kind=who.kind, role=who.role.word, ip=address, instance=self.qm.runtime.instance_id)
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the body, whatever its Content-Type says; an empty body is ``{}`` (ADM-014, ADM-015)."""
@@ -145,13 +149,6 @@ class Router:
         parts = path[len(prefix) :].removeprefix("/").split("/")
         matches = ((route, route.match(parts)) for route in self.routes)
         return {route.method: (route, args) for route, args in matches if args is not None}
-
-
-def tell_of_query_credential(route: str, parameter: str) -> None:
-    """One line a minute and route that somebody puts keys into addresses; never the value (ADM-045)."""
-    if mono() - _told.get(route, -QUIET_SEC) >= QUIET_SEC:
-        _told[route] = mono()
-        log.warning("credential_in_query_refused", route=route, parameter=parameter.lower())
 
 
 def reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:

@@ -13,8 +13,9 @@ from app.core.jsonbody import parse_object
 from app.domain.client_address import Client
 from app.services.access import CredentialInQuery
 from app.services.sessions import TICKET_MS
-from blueprints.admin.routing import BODY_MAX, Call, Route, log, reply, tell_of_query_credential
+from blueprints.admin.routing import BODY_MAX, Call, Route, log, reply
 from blueprints.auth import brought_by, cleared_cookie, query_of, refuse_forgery, session_cookie
+from blueprints.query_keys import tell_of_query_credential
 
 KEY_MAX: Final = 512
 

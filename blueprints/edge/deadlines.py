@@ -15,6 +15,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
+from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Uncoded
 from blueprints.edge.run import HotRun
 
@@ -40,6 +41,8 @@ class Deadlines(HttpProtocol):
     FIRST_BYTE_SEC: ClassVar[float] = 30.0
     IDLE_SEC: ClassVar[float] = 75.0
     HEAD_SEC: ClassVar[float] = 10.0
+    RESERVE_SEC: ClassVar[float] = 2.0
+    """How long a connection above the cap may take for all of its head."""
     BODY_SEC: ClassVar[float] = 15.0
     SEND_SEC: ClassVar[float] = 60.0
     """How long a client may take in no byte of an answer."""
@@ -50,7 +53,17 @@ class Deadlines(HttpProtocol):
     """None once the connection was aborted."""
     conn_info: Any
 
-    __slots__ = ("_deadline", "_is_choked", "_parked", "_phase", "_run", "_timer", "_unsent")
+    __slots__ = (
+        "_deadline",
+        "_is_choked",
+        "_parked",
+        "_phase",
+        "_quiet_since",
+        "_run",
+        "_timer",
+        "_unsent",
+        "standing",
+    )
 
     def __init__(self, **kw: Any) -> None:
         """Made by Sanic's server for each connection."""
@@ -63,6 +76,8 @@ class Deadlines(HttpProtocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._unsent = 0
+        self._quiet_since = 0.0
+        self.standing = Standing.OUTSIDE
 
     def expect(self, phase: Phase, seconds: float) -> None:
         """Wait for ``phase`` to pass for at most ``seconds``; 0 = without end."""
@@ -73,7 +88,11 @@ class Deadlines(HttpProtocol):
 
     def expect_head(self) -> None:
         """The first bytes of a head are there, the rest has to follow."""
+        self._quiet_since = self.quiet_since() or self.loop.time()
         self.expect(Phase.HEAD, self.HEAD_SEC)
+        if self.standing is Standing.SURPLUS:
+            self._deadline = self._quiet_since + self.RESERVE_SEC
+            self._arm(max(0.0, self._deadline - self.loop.time()))
 
     def expect_body(self) -> None:
         """The head is there, the body has to follow; one deadline for all of it."""
@@ -85,6 +104,16 @@ class Deadlines(HttpProtocol):
         self._time = mono()
         self._phase = Phase.HANDLER
         self._deadline = 0.0
+
+    def quiet_since(self) -> float | None:
+        """Since when no complete request has come (loop's clock); None while one is at work or an answer is unsent."""
+        if self._is_choked or self._run is not None:
+            return None
+        if self._phase is Phase.HEAD:
+            return self._quiet_since
+        if self._phase is Phase.FIRST:
+            return self._deadline - (self.RESERVE_SEC if self.standing is Standing.SURPLUS else self.FIRST_BYTE_SEC)
+        return self._deadline - self.IDLE_SEC if self._phase is Phase.IDLE else None
 
     def _arm(self, seconds: float) -> None:
         """Look at the deadline in ``seconds`` at the latest; an earlier look that is planned stays."""

@@ -30,7 +30,7 @@ _COMMON_NAMES: Final = (
     "Content-Length Transfer-Encoding Cache-Control Pragma Expect Upgrade Authorization If-None-Match "
     "X-Forwarded-For X-Forwarded-Proto X-Forwarded-Host X-Real-IP Forwarded CF-Connecting-IP True-Client-IP Via "
     "Sec-Fetch-Site Sec-Fetch-Mode Sec-Fetch-Dest Sec-Fetch-User Sec-CH-UA Sec-CH-UA-Mobile Sec-CH-UA-Platform "
-    "Upgrade-Insecure-Requests DNT Priority Keep-Alive X-QM-Door-Key X-QM-CSRF"
+    "Upgrade-Insecure-Requests DNT Priority Keep-Alive X-QM-Door-Key X-QM-CSRF X-QM-Edge"
 )
 _NAMES: Final = {
     form: name.lower().encode()

@@ -17,11 +17,13 @@ from sanic.http import Http, Stage
 
 from app.core.errors import BadRequest, BodyTooLarge
 from app.core.log import REQUEST_ID
+from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Head, head_end, parse_head
 from blueprints.edge.reply import render
 from blueprints.errors import error_reply
 
 if TYPE_CHECKING:
+    from app.domain.client_address import Client
     from blueprints.edge.hot import HotHandler
     from blueprints.edge.protocol import EdgeProtocol
     from blueprints.edge.request import HotRequest
@@ -102,17 +104,25 @@ class EdgeHttp(Http):
         protocol = self.protocol
         self.keep_alive = head.keep_alive and not protocol.is_stopping
         self.head_only = head.method == "HEAD"
+        gate = protocol.edge.gate
+        client = protocol.client_of(head)
+        if client.note:
+            gate.let_in(client, head)
+        if protocol.standing is Standing.SURPLUS:
+            self.keep_alive = False
+            await gate.let_into_reserve(client, head)
         self._open_body(head)
         handler = protocol.edge.hot.find(head.method, head.path)
         if handler is not None:
-            await self._serve_hot(head, handler)
+            await self._serve_hot(head, client, handler)
         else:
-            await self._serve_stock(head)
+            gate.let_to_route(client, head)
+            await self._serve_stock(head, client)
 
-    async def _serve_hot(self, head: Head, handler: HotHandler) -> None:
+    async def _serve_hot(self, head: Head, client: Client, handler: HotHandler) -> None:
         protocol = self.protocol
         body = b"".join([part async for part in self])
-        request = protocol.hot_request(head, body)
+        request = protocol.hot_request(head, client, body)
         self.stage = Stage.HANDLER
         running = protocol.loop.create_task(self._answer_hot(request, handler))
         protocol.edge.running.add(running)
@@ -130,12 +140,12 @@ class EdgeHttp(Http):
             failure = error
         return self.protocol.hot_answer(request, reply, failure, self.keep_alive)
 
-    async def _serve_stock(self, head: Head) -> None:
+    async def _serve_stock(self, head: Head, client: Client) -> None:
         protocol = self.protocol
         request = self._stock_request(head)
         self.request, request.stream = request, self
         request.conn_info = protocol.conn_info
-        request.ctx.client = protocol.client_of(head)
+        request.ctx.client = client
         request.ctx.request_id = protocol.edge.ids.next()
         request.ctx.budget = None
         REQUEST_ID.set(request.ctx.request_id)
@@ -181,7 +191,8 @@ class EdgeHttp(Http):
         """The next part of the body, None at its end. Raises BadRequest or BodyTooLarge."""
         if self.owes_continue:
             self.owes_continue = False
-            self.keep_alive = self.head is not None and self.head.keep_alive and not self.protocol.is_stopping
+            is_alone = self.protocol.is_stopping or self.protocol.standing is Standing.SURPLUS
+            self.keep_alive = self.head is not None and self.head.keep_alive and not is_alone
             await self._send(_CONTINUE)
         if self.request_body == "chunked" and not self.request_bytes_left and not await self._next_chunk():
             return None

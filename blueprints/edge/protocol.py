@@ -17,10 +17,12 @@ from sanic.http import Stage
 from sanic.models.server_types import ConnInfo
 
 from app.core.errors import QmError
-from app.domain.client_address import Client
+from app.domain.client_address import Client, Note
+from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
 from blueprints.edge.head import LINE_MAX_BYTES, Head
 from blueprints.edge.http import EdgeHttp
+from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
 from blueprints.edge.run import HotRun
@@ -44,6 +46,7 @@ class EdgeProtocol(Deadlines):
         "_peer",
         "_tls",
         "edge",
+        "peer_key",
     )
 
     def __init__(self, **kw: Any) -> None:
@@ -55,6 +58,7 @@ class EdgeProtocol(Deadlines):
         self._is_declared = False
         self._tls = False
         self._peer = ""
+        self.peer_key = b""
 
     # asyncio.Protocol
 
@@ -67,9 +71,24 @@ class EdgeProtocol(Deadlines):
         self.conn_info = ConnInfo(transport, unix=self._unix)
         self._peer = self.conn_info.client_ip
         self._tls = self.conn_info.ssl
-        self._is_declared = self.edge.resolver.is_declared(self._peer)
+        edge = self.edge
+        self._is_declared = edge.resolver.is_declared(self._peer)
+        self.peer_key = edge.resolver.peer_key(self._peer)
+        if edge.crowd is not None:
+            edge.crowd.admit(self, self.loop.time())
+            if self.standing is not Standing.INSIDE:
+                self._begin_outside()
+                return
         self._parked = True
         self.expect(Phase.FIRST, self.FIRST_BYTE_SEC)
+
+    def _begin_outside(self) -> None:
+        """Above the cap: the connection's task answers one request, or nothing is answered at all."""
+        if self.standing is Standing.SURPLUS:
+            self.expect(Phase.FIRST, self.RESERVE_SEC)
+        else:
+            self._phase = Phase.CLOSED
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Serve a whole hot request at once, or leave the bytes to the connection's task."""
@@ -97,6 +116,8 @@ class EdgeProtocol(Deadlines):
             self._timer.cancel()
             self._timer = None
         self.connections.discard(self)
+        if self.edge.crowd is not None:
+            self.edge.crowd.gone(self)
         self.conn_info.lost = True
         self._can_write.set()
         if self._task is not None:
@@ -137,10 +158,15 @@ class EdgeProtocol(Deadlines):
             )
         except QmError:
             return False  # the task reads it again, and refuses it
+        note = reading.client.note
+        if note & Note.NOT_BY_EDGE:
+            return False  # likewise
         fields = reading.fields
         length = fields.length
         if len(data) != end + 4 + length or length > self.request_max_size or fields.chunked or fields.expects:
             return False
+        if note and edge.gate.watch is not None:
+            edge.gate.watch.saw(reading.client)
         self._parked = False
         self._phase = Phase.HANDLER
         self._deadline = 0.0
@@ -166,9 +192,9 @@ class EdgeProtocol(Deadlines):
             self.recv_buffer.clear()
             self.data_received(data)
 
-    def hot_request(self, head: Head, body: bytes) -> HotRequest:
+    def hot_request(self, head: Head, client: Client, body: bytes) -> HotRequest:
         """A request of a hot route that came through the connection's task."""
-        reading = self.edge.readings.of(head, self._peer, declared=self._is_declared, tls=self._tls)
+        reading = Reading(head, client)
         return HotRequest(head.method, head.path.decode("latin-1"), head.query, reading, body, self.edge.ids.next())
 
     def hot_answer(
@@ -236,6 +262,7 @@ class EdgeProtocol(Deadlines):
 
     def _repark(self) -> None:
         is_free = self._run is None and not self.recv_buffer and not self._is_choked
+        is_free = is_free and self.standing is not Standing.SURPLUS
         self._parked = is_free and self._phase < Phase.HEAD and (self._task is None or self._is_task_parked)
 
     # Ends
@@ -264,6 +291,16 @@ class EdgeProtocol(Deadlines):
         self._phase = Phase.CLOSED
         self._parked = False
         super().close(timeout=timeout)
+
+    def give_way(self) -> None:
+        """Close for somebody else; nothing of a request is in progress (``quiet_since``)."""
+        is_in_head = self._phase is Phase.HEAD
+        self._phase = Phase.CLOSED
+        self._parked = False
+        if is_in_head:
+            self.transport.abort()
+        else:
+            super().close()
 
     def close_if_idle(self) -> bool:
         """Close if no request is in progress; called by Sanic when the server stops."""

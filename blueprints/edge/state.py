@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.domain.client_address import NO_PROXY, ClientResolver
+from app.domain.hosts import HostPolicy
+from blueprints.edge.crowd import Crowd
+from blueprints.edge.gate import Gate
 from blueprints.edge.hot import HotTable
 from blueprints.edge.reading import Readings
 from blueprints.edge.request_id import RequestIds
@@ -24,6 +27,9 @@ class EdgeState:
     resolver: ClientResolver = field(default_factory=lambda: ClientResolver(NO_PROXY))
     readings: Readings = field(init=False)
     ids: RequestIds = field(default_factory=RequestIds)
+    gate: Gate = field(default_factory=lambda: Gate(HostPolicy()))
+    crowd: Crowd | None = None
+    """Connections counted against the cap; None until the worker's context is open."""
     error_page: ErrorPageHook | None = None
     stopping: Callable[[], bool] = lambda: False
     """Tells whether a stop has begun: every answer from then on says ``Connection: close`` (CFG-193)."""

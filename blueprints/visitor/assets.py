@@ -1,10 +1,12 @@
-"""Files of the waiting page: ``/assets/waiting-<hash>.*``, ``/fonts/*``, ``/favicon.ico``, ``/robots.txt``.
+"""Files of the pages: ``/assets/waiting-<hash>.*``, ``/fonts/*``, ``/offline.html``, ``/favicon.ico``, ``/robots.txt``.
 
-All of them answer from memory, without any store (VIS-211). Source: VIS-105 … VIS-108, PAG-164 … PAG-192.
+Those of this build answer from memory, without any store (VIS-211); the page files of other builds are looked for in
+the shared store. Source: VIS-105 … VIS-109, PAG-164 … PAG-192.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sanic import Blueprint, HTTPResponse, Request
@@ -12,6 +14,7 @@ from sanic.response import empty, text
 
 from app.services.assets import Asset, Assets
 from app.services.module_tree import accepts_gzip
+from blueprints.etags import is_known
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 WEEK: Final = "public, max-age=604800"
@@ -31,6 +34,22 @@ async def font(request: Request, name: str) -> HTTPResponse:
     return send(request, assets.fonts.get(name), WEEK)
 
 
+async def offline(request: Request) -> HTTPResponse:
+    """The page that a CDN keeps for the time when no instance answers (VIS-109, PAG-170)."""
+    page = request.app.ctx.qm.assets.offline
+    headers = {
+        "Content-Security-Policy": page.csp,
+        "Cache-Control": "no-cache",
+        "ETag": page.etag,
+        "Referrer-Policy": "no-referrer",
+        "X-Frame-Options": "DENY",
+        "X-Robots-Tag": "noindex",
+    }
+    if is_known(request.headers.get("if-none-match", ""), page.etag):
+        return HTTPResponse(status=304, headers={**headers, "Vary": "Accept-Encoding"})
+    return send(request, page.file, headers["Cache-Control"], headers)
+
+
 async def favicon(_request: Request) -> HTTPResponse:
     """Nothing: the pages name their own icons (PAG-183)."""
     return empty(headers={"Cache-Control": WEEK})
@@ -41,9 +60,11 @@ async def robots(_request: Request) -> HTTPResponse:
     return text("User-agent: *\nDisallow: /\n", headers={"Cache-Control": WEEK, "X-Content-Type-Options": "nosniff"})
 
 
-def send(request: Request, file: Asset | None, cache_control: str) -> HTTPResponse:
-    """The file in the best encoding the client takes, or a 404 with ``no-store``."""
-    headers = {"X-Content-Type-Options": "nosniff"}
+def send(
+    request: Request, file: Asset | None, cache_control: str, more: Mapping[str, str] | None = None
+) -> HTTPResponse:
+    """The file in the best encoding the client takes, or a 404 with ``no-store``. ``more``: further headers."""
+    headers = {"X-Content-Type-Options": "nosniff", **(more or {})}
     if file is None:
         return text("Not found", status=404, headers={**headers, "Cache-Control": "no-store"})
     headers["Cache-Control"] = cache_control
@@ -59,6 +80,7 @@ def send(request: Request, file: Asset | None, cache_control: str) -> HTTPRespon
 for _path, _handler in (
     ("/assets/<name:str>", asset),
     ("/fonts/<name:str>", font),
+    ("/offline.html", offline),
     ("/favicon.ico", favicon),
     ("/robots.txt", robots),
 ):

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from app.core.errors import Forbidden, NoRoom, QmError, RateLimited, Unauthorized
+from app.core.errors import Forbidden, NoRoom, QmError, RateLimited
+from app.domain.bot_signals import look_at
 from app.domain.cookies import ticket_candidates
+from app.services.protection import Asker
 from app.services.visitor_counts import Counted
 from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom
@@ -28,6 +30,7 @@ from blueprints.visitor.request_reading import (
     ticket_cookies,
     visitor_of,
 )
+from blueprints.visitor.vouched import VouchedCheck, speaks_for_visitor
 
 if TYPE_CHECKING:
     from app.context import AppContext
@@ -58,6 +61,7 @@ class CheckRoute:
     """``/api/check``, direct: by the browser tag, on pages of other origins."""
 
     def __init__(self, ctx: AppContext) -> None:
+        self._vouched = VouchedCheck(ctx)
         self._visitor = ctx.visitor
         self._limiter = ctx.limiter
         self._limit = ctx.settings.check_limit_per_min
@@ -65,8 +69,10 @@ class CheckRoute:
 
     async def answer(self, request: HotRequest) -> HotReply:
         """Answer a check; every answer to a page that may ask carries CORS headers (VIS-062)."""
-        request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
         query = request.query
+        if speaks_for_visitor(request, query):
+            return await self._vouched.answer(request)
+        request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
         room_id = room_in_query(query)
         rooms = self._visitor.rooms
         room = rooms.peek(room_id) if room_id else None
@@ -80,8 +86,6 @@ class CheckRoute:
             refuse_navigation(request)
             if room is None:
                 room = await rooms.find(room_id)
-            if "ip" in query or "agent" in query:
-                self._refuse_vouched(room, query)
             is_covered = origin is not None and room.allows_tag(origin)
             if origin is not None and not is_covered:
                 self._refuse_origin(request, room, origin)
@@ -89,12 +93,12 @@ class CheckRoute:
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
-                is_alike = self._visitor.undeclared.saw(request.client, request.headers)
+                is_alike = self._visitor.undeclared.is_marked(request.client)
                 answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
             block = _cors_block(origin) if origin is not None and is_covered else b""
             return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
-            self._visitor.counts.count(Counted.UNKNOWN_ROOM_CHECKS)
+            self._visitor.counts.unknown_room(room_id or "")
             raise
         except QmError as error:
             if origin is not None and room is not None and room.allows_tag(origin):
@@ -108,13 +112,6 @@ class CheckRoute:
         if room is None or origin is None or not room.allows_tag(origin):
             raise _origin_not_allowed()
         return HotReply(204, b"", [], _cors(origin) + _PREFLIGHT)
-
-    def _refuse_vouched(self, room: VisitorRoom, query: Mapping[str, str]) -> None:
-        """A check that speaks for another visitor needs a key, and this build has none (VIS-132, VIS-136)."""
-        self._visitor.counts.count(Counted.REFUSED_KEY_CHECKS, room.id)
-        if "key" in query:
-            raise Unauthorized("Send the key in the Authorization header", code="credential_in_query")
-        raise Unauthorized
 
     def _refuse_origin(self, request: HotRequest, room: VisitorRoom, origin: bytes) -> None:
         """Refuse a page whose origin the room's tag policy does not cover, unless it is ours (VIS-063, VIS-064)."""
@@ -169,7 +166,15 @@ class JoinRoute:
         if not room_id:
             raise missing_room()
         visitor = visitor_of(request, room_id, fields.get("token"))
-        answer = await self._visitor.join.join(room_id, visitor, fields.get("returnUrl"), fields.get("from"))
+        headers, client = request.headers, request.client
+        asker = Asker(
+            look=look_at(headers, https=client.scheme == "https"),
+            is_alike=self._visitor.undeclared.is_marked(client),
+            joins=budget.limit - budget.remaining if budget.limit else None,
+        )
+        answer = await self._visitor.join.join(
+            room_id, visitor, fields.get("returnUrl"), fields.get("from"), asker=asker
+        )
         return HotReply(200, answer.body, answer.cookies, ())
 
 

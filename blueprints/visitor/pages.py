@@ -19,6 +19,7 @@ from app.services.module_tree import accepts_gzip
 from app.services.small_pages import SmallPage, SmallPages
 from app.services.waiting_page import RenderedPage
 from blueprints.edge.request import is_navigation
+from blueprints.etags import is_known
 
 BUDGET: Final = "waiting"
 HTML: Final = "text/html; charset=utf-8"
@@ -32,7 +33,7 @@ bp = Blueprint("visitor_pages")
 async def waiting(request: Request, room: str) -> HTTPResponse:
     """The page of a room, the same bytes for everybody, or a small page that says why not."""
     qm: AppContext = request.app.ctx.qm
-    budget = qm.limiter.take(BUDGET, request.ctx.client.key, qm.settings.waiting_limit_per_min)
+    budget = qm.visitor.undeclared.page_budget(BUDGET, request.ctx.client)
     limits = {name.decode(): value.decode() for name, value in budget.headers()}
     if not budget.allowed:
         return _too_many(request, budget, limits)
@@ -63,17 +64,11 @@ def _send(request: Request, page: RenderedPage, limits: dict[str, str]) -> HTTPR
         "Vary": "Accept-Encoding",
         **limits,
     }
-    if _matches(request.headers.get("if-none-match", ""), page.etag):
+    if is_known(request.headers.get("if-none-match", ""), page.etag):
         return HTTPResponse(status=304, headers=headers)
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return HTTPResponse(page.body, headers=headers, content_type=HTML)
     return HTTPResponse(page.gzipped, headers={**headers, "Content-Encoding": "gzip"}, content_type=HTML)
-
-
-def _matches(if_none_match: str, etag: str) -> bool:
-    """Weak comparison with ``If-None-Match`` (RFC 9110, 13.1.2)."""
-    bare = etag.removeprefix("W/")
-    return any(tag.strip().removeprefix("W/") in (bare, "*") for tag in if_none_match.split(","))
 
 
 def _too_many(request: Request, budget: Budget, limits: dict[str, str]) -> HTTPResponse:

@@ -9,6 +9,7 @@ from typing import Final
 from sanic import Blueprint, HTTPResponse, Request
 
 from app.services.module_tree import TreeFile, pack
+from blueprints.etags import is_known
 
 SOURCE: Final = Path(__file__).resolve().parents[2] / "static" / "snippet" / "qm.js"
 _TYPE: Final = "application/javascript; charset=utf-8"
@@ -35,16 +36,11 @@ async def snippet(request: Request) -> HTTPResponse:
         "Access-Control-Allow-Origin": "*",
         "Cross-Origin-Resource-Policy": "cross-origin",
     }
-    if _matches(request.headers.get("if-none-match", "")):
+    if is_known(request.headers.get("if-none-match", ""), ETAG):
         return HTTPResponse(status=304, headers=headers)
     if is_gzip:
         headers["Content-Encoding"] = "gzip"
     return HTTPResponse(body, headers=headers, content_type=_TYPE)
-
-
-def _matches(if_none_match: str) -> bool:
-    """Weak comparison with ``If-None-Match`` (RFC 9110, 13.1.2)."""
-    return any(tag.strip().removeprefix("W/") in (ETAG, "*") for tag in if_none_match.split(","))
 
 
 bp.add_route(snippet, "/qm.js", methods=["GET", "HEAD"], name="snippet")

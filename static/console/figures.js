@@ -2,6 +2,7 @@
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { number, wait } from "./format.js";
+import { isScheduled } from "./doors.js";
 import { Tip } from "./tip.js";
 
 /** EST. WAIT of a room: the text, and where it needs one an explanation and its spoken form (CON-064 … CON-068). */
@@ -9,7 +10,7 @@ function estimate(room) {
   if (room.recovering || room.waiting === null || room.waiting === undefined) return { text: "–" };
   if (room.waiting === 0) return { text: "0s", calm: true };
   if (room.estWaitInfinite) {
-    const why = room.state === "paused" ? "wait.infinite.paused" : "wait.infinite.rate";
+    const why = isScheduled(room) ? "wait.infinite.doors" : room.state === "paused" ? "wait.infinite.paused" : "wait.infinite.rate";
     return { text: "∞", tip: t(why), spoken: t("wait.infinite.spoken") };
   }
   if (room.estWaitSec === null || room.estWaitSec === undefined) return { text: "–" };
@@ -47,11 +48,13 @@ function Capacity({ room }) {
   `;
 }
 
+/** People in line; of a scheduled room those in its pre-queue (CON-059). */
 export function Figures({ room }) {
-  const long = room.waiting >= 1_000_000;
+  const [name, people] = isScheduled(room) ? [t("prequeue"), room.preQueue] : [t("waiting"), room.waiting];
+  const long = people >= 1_000_000;
   return html`
     <dl class="figures">
-      <div class="figure"><dt>${t("waiting")}</dt><dd class="${long ? "figure-l" : "figure-xl"} ${calm(room.waiting)}">${number(room.waiting)}</dd></div>
+      <div class="figure"><dt>${name}</dt><dd class="${long ? "figure-l" : "figure-xl"} ${calm(people)}">${number(people)}</dd></div>
       <${Estimate} room=${room} />
       <${Capacity} room=${room} />
     </dl>

@@ -18,7 +18,8 @@ export function wait(sec) {
 
 /** Times in the operator's zone: English by the system's English (12 or 24 hours), Thai in 24 hours. */
 function clock(parts) {
-  if (language.value === "th") return new Intl.DateTimeFormat("th-TH-u-nu-latn", { ...parts, hour: "2-digit", hourCycle: "h23" });
+  const hours = parts.hour ? { hour: "2-digit", hourCycle: "h23" } : {};
+  if (language.value === "th") return new Intl.DateTimeFormat("th-TH-u-nu-latn", { ...parts, ...hours });
   const system = navigator.language || "en-US";
   return new Intl.DateTimeFormat(system.startsWith("en") ? system : "en-US", parts);
 }
@@ -28,6 +29,9 @@ export const timeOfDay = (ms) => clock({ hour: "numeric", minute: "2-digit", sec
 
 /** `6:04 PM` or `18:04`. */
 export const minuteOfDay = (ms) => clock({ hour: "numeric", minute: "2-digit" }).format(ms);
+
+/** `Sep 1` or `1 ก.ย.`. */
+export const dayOf = (ms) => clock({ month: "short", day: "numeric" }).format(ms);
 
 /** Host (with port) of an address, or the address itself if it is none. */
 export function hostOf(address) {

@@ -6,6 +6,7 @@ import { may } from "./session.js";
 import { lookOf, roomOf } from "./store.js";
 import { bars, clockFace, disc, halfDisc, slashRing, wedges } from "./icons.js";
 import { headingId, skipPast } from "./keyboard.js";
+import { Doors, isScheduled } from "./doors.js";
 import { Figures, Flow } from "./figures.js";
 import { RateDial, RateNumber } from "./rate_dial.js";
 import { Acts, Links } from "./room_acts.js";
@@ -14,14 +15,20 @@ const BADGES = {
   active: ["ACTIVE", disc],
   paused: ["PAUSED", bars],
   bypass: ["BYPASS", wedges],
+  scheduled: ["SCHEDULED", clockFace],
   recovering: ["RECOVERING", halfDisc],
 };
 
-/** One badge gives the state, by shape and word; badge words stay English (CON-082, CON-238). */
-function Badge({ room }) {
-  const state = room.recovering ? "recovering" : room.state;
+function OneBadge({ state }) {
   const [word, shape] = BADGES[state];
   return html`<span class="badge badge-${state}" lang="en">${shape()}${word}</span>`;
+}
+
+/** The state, by shape and word; badge words stay English. Beside SCHEDULED what the doors open to (CON-082, CON-238). */
+function Badge({ room }) {
+  if (room.recovering) return html`<${OneBadge} state="recovering" />`;
+  if (!isScheduled(room)) return html`<${OneBadge} state=${room.state} />`;
+  return html`${room.state !== "active" && html`<${OneBadge} state=${room.state} />`}<${OneBadge} state="scheduled" />`;
 }
 
 /** The slot under the name: the target host at rest, else what there is to know. */
@@ -37,6 +44,7 @@ function Notice({ room }) {
     return html`<p class="notice notice-look">${clockFace()}<span>${t("card.rebuilt")}</span>
       <button type="button" class="notice-act" onClick=${dismiss}>${t("dismiss")}</button></p>`;
   }
+  if (isScheduled(room)) return html`<${Doors} room=${room} />`;
   return html`<p class="notice notice-host">${hostOf(room.targetUrl)}</p>`;
 }
 

@@ -58,7 +58,7 @@ function noticeChanges(id, before, after) {
   if (before.recovering && !after.recovering) lookOf(id).value = true;
 }
 
-const FIGURES = ["waiting", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute", "estWaitSec", "estWaitInfinite", "estWaitIsFloor"];
+const FIGURES = ["waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute", "estWaitSec", "estWaitInfinite", "estWaitIsFloor"];
 
 /** While the live state cannot be read, the last known figures stand on the card, marked with their time (CON-050). */
 function withKnown(before, room) {

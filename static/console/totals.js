@@ -57,6 +57,7 @@ export function Totals() {
       <${Who} />
       <dl>
         <${Figure} class="total-first" name=${t("waiting")} text=${number(all?.waiting)} />
+        ${all?.preQueue > 0 && html`<${Figure} name=${t("prequeue")} text=${number(all.preQueue)} />`}
         <${Figure} name=${t("onsite")} text=${number(all?.active)} />
         <${Figure} name=${t("joins")} text=${number(all?.joinsPerMin)} />
         <${Figure} name=${t("passes")} text=${number(all?.passedLastMinute)} />

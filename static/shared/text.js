@@ -20,8 +20,16 @@ export const number = value => new Intl.NumberFormat(code).format(value);
 export const clock = (ms, second) =>
   new Intl.DateTimeFormat(code, { hour: '2-digit', minute: '2-digit', second, hourCycle: 'h23' }).format(ms);
 
-/** m:ss of milliseconds that are left. */
+/** Day and time of day of epoch milliseconds. */
+export const date = ms =>
+  new Intl.DateTimeFormat(code, { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' }).format(ms);
+
+/** m:ss or h:mm:ss of milliseconds that are left, and days from two on. */
 export const countdown = ms => {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
-  return Math.floor(seconds / 60) + ':' + String(seconds % 60).padStart(2, '0');
+  const minutes = Math.floor(seconds / 60);
+  const two = value => String(value % 60).padStart(2, '0');
+  if (minutes >= 2880)
+    return new Intl.NumberFormat(code, { style: 'unit', unit: 'day', unitDisplay: 'long' }).format(Math.floor(minutes / 1440));
+  return (minutes < 60 ? minutes : Math.floor(minutes / 60) + ':' + two(minutes)) + ':' + two(seconds);
 };

@@ -2,7 +2,7 @@ import { estimate } from './estimate.js';
 import { soundWanted, wish } from './notify.js';
 import { recall, TOKEN } from './storage.js';
 import { NEAR } from './state.js';
-import { clock, countdown, number, t } from '../shared/text.js';
+import { clock, countdown, date, number, t } from '../shared/text.js';
 
 // From what the page knows to what it says. No document here: the answer is a plain object that view.js lays out.
 
@@ -21,7 +21,7 @@ const waitBlock = view => ({
 
 const keeping = near => ({ keepBold: t(near ? 'stay' : 'keep'), keepText: t(near ? 'stayWhy' : 'keepWhy') });
 
-const proof = view => view.ref && { ref: view.ref, ticket: number(view.ticket) };
+const proof = view => view.ref && { ref: view.ref, ticket: view.ticket ? number(view.ticket) : '' };
 
 const connecting = model => ({
   label: t('getting'),
@@ -30,15 +30,18 @@ const connecting = model => ({
   }),
 });
 
-const line = model => {
+const left = ({ view, skew }, now) => view.opensAt - now - skew;
+
+const line = (model, now) => {
   const { view, lost } = model;
   if (!view) return connecting(model);
   const { position, ahead } = view;
   const paused = view.state === 'paused';
+  const shut = view.state === 'scheduled';
   const near = ahead <= NEAR;
   return {
-    css: `line ${near ? 'near' : ''} ${lost ? 'lost' : ''} ${lost || paused ? 'still' : ''}`,
-    label: lost ? t('lostNumber', { t: clock(model.at) }) : t(paused ? 'stillNumber' : ahead ? 'number' : 'next'),
+    css: `line ${near ? 'near' : ''} ${lost ? 'lost' : ''} ${lost || paused || shut ? 'still' : ''}`,
+    label: lost ? t('lostNumber', { t: clock(model.at) }) : t(paused || shut ? 'stillNumber' : ahead ? 'number' : 'next'),
     hero: number(position),
     sub: ahead ? t('ahead', { a: number(ahead) }, ahead) : t('nobodyAhead'),
     first: model.first, from: near ? t('lastEight') : t('started', { n: number(model.first) }), front: t('front'),
@@ -46,9 +49,23 @@ const line = model => {
     part: near ? 1 - ahead / NEAR : Math.max(0, 1 - position / model.first),
     full: Math.max(0, 1 - position / model.first), dots: near ? ahead : 0,
     ...(lost ? lostBlock(model)
+      : shut ? { key: t('doors'), valueText: left(model, now) > 0 ? countdown(left(model, now)) : t('drawing'), note: t('kept') }
       : paused ? { valueText: t('paused'), note: `${t('kept')} ${t('pausedWhy')}`, pause: true }
       : waitBlock(view)),
     ...(!lost && { ...keeping(near), ...told() }), ...proof(view), leave: t('leave'),
+  };
+};
+
+// Before the doors open there is no number, no estimate and nobody ahead: only the time, the others and the ref.
+const doors = (model, now) => {
+  const { view, lost } = model;
+  const open = left(model, now) <= 0;
+  return {
+    css: `${open ? 'title' : 'line'} doors ${lost ? 'lost' : ''}`,
+    label: t(open ? 'drawing' : 'doors'), hero: open ? '' : countdown(left(model, now)),
+    sub: open ? t('drawingWhy') : t('doorsAt', { t: date(view.opensAt), n: number(view.preCount) }, view.preCount),
+    ...(lost ? lostBlock(model) : { valueText: open ? '' : t('noRush'), note: open ? '' : t('noRushWhy'), ...keeping(''), ...told() }),
+    ...proof(view), leave: t('leave'),
   };
 };
 
@@ -95,7 +112,7 @@ const cookies = () => {
 };
 
 const SCREEN = {
-  line, full, turn, go, cookies, refusedNetwork: refused('refusedNetwork'), lineFull: refused('lineFull'),
+  line, doors, full, turn, go, cookies, refusedNetwork: refused('refusedNetwork'), lineFull: refused('lineFull'),
   cleared: ended('cleared'), left: ended('left'), noRoom: () => ({ css: 'title', label: t('noRoom') }),
 };
 
@@ -104,6 +121,7 @@ const seconds = (model, now) => number(Math.max(0, Math.ceil((model.retryAt - no
 const documentTitle = ({ view, lost, screen }, values) => {
   if (lost) return t('docLost', values);
   if (screen === 'turn') return t('docTurn', values);
+  if (screen === 'doors') return t('docDoors', { ...values, t: clock(view.opensAt) });
   if (screen !== 'line' || !view) return values.room;
   return t(view.state === 'paused' ? 'docPaused' : 'docWaiting', { ...values, n: number(view.position) });
 };
@@ -125,7 +143,7 @@ export const describe = (model, now) => {
   const [noticeTitle, noticeText] = (view && screen === 'line' && NOTICES[model.notice]) || [];
   return {
     ...said, room: name, document: documentTitle(model, { room: name }),
-    statusText: /line|full/.test(said.css) && statusOf(model),
+    statusText: /line|full|doors/.test(said.css) && statusOf(model),
     seconds: said.seconds && t('tryingIn', { s: seconds(model, now) }),
     ...(noticeTitle && { noticeTitle: t(noticeTitle), noticeText: t(noticeText) }),
   };

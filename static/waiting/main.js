@@ -8,7 +8,9 @@ import { $, draw, label, pulse, speakOf } from './view.js';
 
 // Joins, listens, moves on: the only file that speaks to the server and to the person.
 
-const back = new URLSearchParams(location.search).get('qm_return') || undefined;
+const asked = new URLSearchParams(location.search);
+const back = asked.get('qm_return') || undefined;
+const seen = asked.get('qm_from') || undefined;
 const icon = document.querySelector('[rel=icon]');
 const ring = icon.href;
 const MOVES = 3;
@@ -79,7 +81,7 @@ const refusal = ({ status, after, body }) => {
   const wait = delay(after);
   const retryAt = Date.now() + wait;
   failures += 1;
-  const screen = { queue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
+  const screen = { queue_identity_limit: 'refusedNetwork', prequeue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
   if (status === 404 && body.code === 'no_room') end('noRoom');
   else if (screen) tick({ type: 'refused', screen, retryAt });
   else tick({ type: 'lost', offline: !navigator.onLine, retryAt });
@@ -130,7 +132,7 @@ const accept = (view, notice) => {
 const ask = async () => {
   const joining = !joined;
   const result = joining
-    ? await post('/api/join', { returnUrl: back })
+    ? await post('/api/join', { returnUrl: back, from: seen })
     : await call(address('/api/status'));
   if (result.status !== 200) return refusal(result);
   const view = result.body;
@@ -265,6 +267,6 @@ addEventListener('pageshow', event => {
   feed.start();
 });
 
-setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen)) && paint(), 1000);
+setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen) || (model.view || {}).opensAt) && paint(), 1000);
 translate(firstLanguage());
 feed.start();

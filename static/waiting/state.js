@@ -3,7 +3,7 @@
 export const NEAR = 8;
 
 const SCREENS = {
-  waiting: 'line', paused: 'line', passed: 'turn', at_capacity: 'full', active: 'go', bypass: 'go',
+  waiting: 'line', paused: 'line', scheduled: 'line', passed: 'turn', at_capacity: 'full', active: 'go', bypass: 'go',
 };
 
 /** `began`: when the page was opened; `name`: of the room; `past`: what was remembered of an earlier load. Times in epoch ms of this device. */
@@ -24,7 +24,7 @@ const answer = (model, { view, at, notice }) => {
   if (!SCREENS[view.state] || (model.view && view.now < model.view.now)) return model;
   return {
     ...model, ...place(model, view), name: view.name, view, at, skew: view.now - at, lost: null,
-    screen: SCREENS[view.state], notice: notice || model.notice,
+    screen: view.preQueued ? 'doors' : SCREENS[view.state], notice: notice || model.notice,
   };
 };
 

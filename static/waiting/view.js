@@ -97,6 +97,7 @@ export const speakOf = (model, said, now) => {
   const parts = fresh ? [said.noticeTitle, said.noticeText] : [];
   if (place) parts.push(place);
   else if (screen === 'line') parts.push(said.valueText, said.note);
+  else if (screen === 'doors') parts.push(said.sub, said.note);
   else parts.push(said.label, said.sub, said.go);
   $('say').textContent = parts.filter(Boolean).map(part => part.replace(/[^.…]$/, '$&.')).join(' ');
 };

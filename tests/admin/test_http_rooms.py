@@ -274,6 +274,7 @@ def test_nothing_can_be_done_to_a_room_that_is_none(owner: Caller) -> None:
         assert answer.json()["error"] == "No such room"
 
 
+@pytest.mark.req("ENG-191", "ENG-192")
 def test_it_ejects_a_holder_and_says_what_he_was(server: Server, owner: Caller, room: str) -> None:
     owner("POST", "/api/admin/rooms", {"id": room, "state": "paused", "queueMaxPerIp": None})
     tickets = [join(server, room).json()["ticket"] for _ in range(3)]

@@ -20,13 +20,17 @@ from app.domain.keyring import Keyring
 from app.domain.principal import OWNER_BY_KEY, Principal
 from app.domain.room import RoomConfig, RoomState
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.counter_board import CounterBoard
+from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services import live
 from app.services.admin_health import AdminHealth
+from app.services.fleet_counts import FleetCounts
 from app.services.live import REVOKED, LiveFeed, Stream
 from app.services.room_object import room_object
 from app.services.sessions import Sessions
+from app.services.visitor_counts import VisitorCounts
 from tests.admin.conftest import House, Process
 
 TARGET = "https://shop.example"
@@ -54,6 +58,7 @@ class Desk:
             rooms=process.service,
             limiter=self.limiter,
             keyring=keyring,
+            fleet=FleetCounts(VisitorCounts(), CounterBoard(valkey, process.prefix, "i:test", 0)),
         )
         self.feed = LiveFeed(rooms=process.service, health=self.health, sessions=self.sessions, workers=1)
 
@@ -351,3 +356,20 @@ async def standing(desk: Desk, room_id: str, **figures: Any) -> Any:
     assert view.figures is not None
     release = 0.0 if figures["state"] is not RoomState.ACTIVE else float(figures["rate_per_minute"])
     return replace(view, figures=replace(view.figures, release_per_min=release, **figures))
+
+
+async def test_it_shows_an_incident_while_a_room_takes_nobody_new(desk: Desk, process: Process, house: House) -> None:
+    await process.engine.create(RoomConfig(RoomId("shop"), "Shop", TARGET), gen=1, salt=bytes(16), actor=ACTOR)
+    key = RoomKeys(process.prefix, "shop").refused_joins
+    found = []
+    for reason in ("line", "memory", None):
+        await (house.valkey.execute("SET", key, reason) if reason else house.valkey.execute("DEL", key))
+        found.append(desk.health.incidents([await process.service.view("shop")]))
+
+    assert [[(one.code, one.severity, one.room_id) for one in incidents] for incidents in found] == [
+        [("joins_refused", "critical", "shop")], [("joins_refused", "critical", "shop")], [],
+    ]  # fmt: skip
+    assert [incidents[0].text for incidents in found[:2]] == [
+        "Shop takes nobody new: the line is as long as QM_LINE_MAX allows",
+        "Shop takes nobody new: Valkey is short of memory",
+    ]

@@ -36,7 +36,7 @@ async def scheduled(process: Process, people: int = 0) -> int:
     assert room is not None
     engine = Engine(process.valkey, process.prefix, LuaLoader(process.valkey))
     for who in range(people):
-        await engine.join(room, newcomer(who)._replace(handle=who.to_bytes(16, "big")))
+        await engine.join(room, newcomer(who))
     return opens_at
 
 

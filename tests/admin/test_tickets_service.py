@@ -7,20 +7,23 @@ from typing import Any
 
 import pytest
 
+from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoRoom
 from app.core.ids import RoomId
 from app.domain.layout import DOOR_BYTES
 from app.domain.refs import ref_of
 from app.domain.room import Room
+from app.domain.tokens import handle_text
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_lookup import EngineLookup
-from app.infrastructure.engine_results import JoinAnswer
+from app.infrastructure.engine_results import JoinAnswer, Presented, Proof
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
+from app.services.draws import draw_room
 from app.services.ref_index import TICKETS, RefIndex
 from app.services.tickets import TicketLookup
 from tests.admin.conftest import House, Process
-from tests.journal.house import holder, newcomer
+from tests.journal.house import digest, holder, newcomer, until
 
 TWINS = "r13860"
 """A room in whose first generation the tickets 107 and 111 have the ref EKDVST."""
@@ -179,6 +182,77 @@ async def test_it_finds_a_ref_of_the_two_generations_before_and_never_takes_it_f
     assert never == {"roomId": "shop", "ref": line.ref(3, 6), "state": "unknown", "searched": SEARCHED}
     assert (today["ticket"], today["generation"]) == (3, 4)
     assert not_issued == {"roomId": "shop", "ticket": 4, "state": "unknown", "searched": SEARCHED}
+
+
+def place_holder(who: object, handle: bytes) -> Proof:
+    """Proof of the visitor who joined the pre-queue as ``newcomer(who)``."""
+    strict = digest("strict", who)
+    return Proof(Presented.HANDLE, 1, 0, digest("cookie", who), strict, digest("loose", who), handle=handle)
+
+
+async def pre_queued(line: Line, count: int) -> list[bytes]:
+    """A scheduled room with so many places; the handles."""
+    await line.process.make("shop", rate=0, queueMaxPerIp=None, opensAt=wall_ms() + 3_600_000)
+    room = await line.room()
+    handles = []
+    for n in range(count):
+        view = (await line.engine.join(room, newcomer(n))).view
+        assert view is not None
+        handles.append(view.handle)
+    assert len({*handles, b""}) == count + 1
+    return handles
+
+
+@pytest.mark.req("ENG-238", "ENG-242", "ENG-245", "ADM-174", "ADM-177")
+async def test_it_finds_a_place_in_the_pre_queue_and_after_the_draw_its_ticket(line: Line) -> None:
+    handles = await pre_queued(line, 5)
+    refs = [ref_of("shop", 1, handle_text(handle)) for handle in handles]
+    entered = await line.lookup.by_query("shop", refs[1])
+    await line.engine.leave(await line.room(), place_holder(4, handles[4]))
+    left = await line.lookup.by_ref("shop", refs[4])
+
+    assert (entered["state"], entered["ticket"], entered["position"]) == ("prequeued", None, None)
+    assert (entered["ref"], entered["present"], entered["onSite"]) == (refs[1], True, False)
+    assert 0 <= entered["waitingSec"] < 60
+    assert (left["state"], left["ticket"]) == ("expired", None)
+    assert (await line.lookup.by_path("shop", "1"))["state"] == "unknown"
+
+    await line.process.make("shop", opensAt=None)
+    await line.process.jobs.tick(RoomId("shop"))
+    assert (await line.lookup.by_path("shop", "1"))["state"] == "unknown", "taken by the draw, and told to nobody"
+    assert (await line.lookup.by_ref("shop", refs[1]))["state"] == "prequeued"
+    assert await draw_room(line.process.jobs, RoomId("shop")) is not None
+
+    async def is_revealed() -> bool:
+        await line.process.jobs.tick(RoomId("shop"))
+        return bool((await line.lookup.by_ref("shop", refs[1]))["ticket"])
+
+    await until(is_revealed)
+    drawn = [await line.lookup.by_ref("shop", ref) for ref in refs[:4]]
+    assert sorted(one["ticket"] for one in drawn) == [1, 2, 3, 4]
+    for one in drawn:
+        assert one == await line.lookup.by_path("shop", str(one["ticket"])) | {"waitingSec": one["waitingSec"]}
+        assert one["state"] == "waiting"
+    assert drawn[1]["joinedAt"] == entered["joinedAt"], "the wait counts from entering the pre-queue"
+
+
+async def test_it_looks_again_for_places_that_have_come_since() -> None:
+    index = RefIndex()
+    given = [bytes([n, 1]) * 8 for n in range(1, 200)] * 20
+    asked: list[int] = []
+
+    async def handles(chunk: int) -> list[bytes]:
+        asked.append(chunk)
+        return given[chunk * 1024 : chunk * 1024 + 1024]
+
+    ref = ref_of("shop", 1, handle_text(given[40]))
+    assert await index.places("shop", 1, ref, 41, handles) == [41]
+    assert await index.places("shop", 1, ref, 40, handles) == []
+    assert await index.places("shop", 1, ref, 2000, handles) == [n for n in range(1, 2001) if n % 199 == 41]
+    before = len(asked)
+    assert len(await index.places("shop", 1, ref, 2000, handles)) == 10
+    assert len(asked) == before, "nothing is read twice"
+    assert await index.places("shop", 2, ref, 41, handles) == []
 
 
 @pytest.mark.req("ADM-183")

@@ -79,9 +79,9 @@ async def test_it_answers_the_room_as_it_is_after_the_change(process: Process) -
 async def test_it_answers_only_what_is_committed_but_for_state_and_rate(
     house: House, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.commit.DEADLINE_SEC", 0.2)
     await save(process, targetUrl=TARGET)
     await house.stop_drainer()
+    monkeypatch.setattr("app.services.commit.DEADLINE_SEC", 0.2)
 
     async def act(call: Any) -> Any:
         """By a process of its own: one that saw a commit fail refuses before it changes anything."""
@@ -184,12 +184,13 @@ async def test_a_light_change_and_a_heavy_one_in_one_body_wait_together(house: H
 async def test_a_change_that_commits_failed_for_holds_when_it_is_repeated(
     house: House, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.services.commit.DEADLINE_SEC", 0.2)
     await save(process, targetUrl=TARGET)
     await house.stop_drainer()
 
-    with pytest.raises(StorageUnavailable) as caught:
-        await save(process, maxConcurrent=5)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("app.services.commit.DEADLINE_SEC", 0.2)
+        with pytest.raises(StorageUnavailable) as caught:
+            await save(process, maxConcurrent=5)
     await house.start_drainer()
     await until(lambda: not process.commits.refusing(), 15)
 

@@ -21,7 +21,7 @@ def new_room(**values: Any) -> dict[str, Any]:
     }  # fmt: skip
     room.update(values)
     room["name"] = values.get("name") or room["id"]
-    room["effectiveState"] = room["state"]
+    room["effectiveState"] = values.get("effectiveState", room["state"])
     return room
 
 

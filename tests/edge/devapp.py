@@ -1,7 +1,8 @@
 """A small app on the edge, for tests and measurements.
 
 ``python -m tests.edge.devapp <port> <workers> [options as JSON]``; options: ``deadlines`` (class attributes of
-EdgeProtocol), ``hops`` and ``proxies`` (trust), ``limit`` (of /api/limited), ``rate_table`` (made by main).
+EdgeProtocol), ``hops``, ``proxies`` and ``edge`` (trust), ``limit`` (of /api/limited), ``rate_table`` (made by main),
+``settings`` (fields of Settings; with it connections, odd requests and hosts are judged), ``connector`` (a good key).
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from sanic.response import HTTPResponse, text
 from sanic.response import json as sanic_json
 
 from app.core.errors import NoRoom, RateLimited
-from app.domain.client_address import TrustPolicy
+from app.core.secret import Secret
+from app.core.settings import Settings
+from app.domain.client_address import Client, TrustPolicy
+from app.domain.hosts import HostPolicy
 from app.domain.net_ranges import parse_ranges
 from app.infrastructure.rate_limiter import RateLimiter
+from app.services.edge_watch import ConnectionCap, EdgeWatch
+from app.services.undeclared import UndeclaredPeers
+from blueprints.edge.crowd import Crowd
 from blueprints.edge.hot import HotTable
 from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.reply import HotReply, json_reply
@@ -130,15 +137,46 @@ def make_app(options: dict[str, Any]) -> Sanic[Any, Any]:
             ("GET", "/api/odd-reply"): handlers.odd_reply,
         }
     )
-    policy = TrustPolicy.of(int(options.get("hops", 0)), parse_ranges(options.get("proxies", "")))
-    install(app, hot=hot, policy=policy, health=_health, error_page=_page, stopping=lambda: bool(STOPPING))
+    given = {"edge_secret": tuple(map(Secret, options.get("edge", []))), **options.get("settings", {})}
+    settings = Settings(**given)
+    policy = TrustPolicy.of(
+        int(options.get("hops", 0)), parse_ranges(options.get("proxies", "")), options.get("edge", [])
+    )
+    hosts = HostPolicy(settings.admin_host, settings.public_url)
+    edge = install(
+        app, hot=hot, policy=policy, hosts=hosts, health=_health, error_page=_page, stopping=lambda: bool(STOPPING)
+    )
     app.blueprint(bp)
 
     @app.before_server_start
     async def attach(app: Sanic[Any, Any]) -> None:
         if name := options.get("rate_table"):
             worker = int(app.m.name.split("-")[2]) if hasattr(app, "multiplexer") else 0
-            handlers.limiter = RateLimiter.attach(name, worker)
+            handlers.limiter = limiter = RateLimiter.attach(name, worker)
+        if "settings" in options:
+            undeclared = UndeclaredPeers(limiter, settings)
+            edge.gate.watch = watch = EdgeWatch(limiter, settings, undeclared)
+            cap = ConnectionCap(limiter, settings)
+            edge.crowd = Crowd(cap)
+            edge.gate.is_connector = partial(_is_connector, options.get("connector"))
+            app.ctx.blocks = lambda: {
+                "edge": watch.edge_block(),
+                "connections": cap.connections_block(),
+                "proxy": undeclared.proxy_block(),
+                "full": cap.is_full,
+            }
+
+    @app.get("/api/admin/blocks")
+    @app.get("/blocks", name="blocks_of_all")
+    async def blocks(request: Request) -> HTTPResponse:
+        return sanic_json(app.ctx.blocks())
+
+    async def console(request: Request) -> HTTPResponse:
+        return text("console")
+
+    if settings.admin_host:
+        app.add_route(console, "/", name="console")
+        app.add_route(console, "/progress", name="progress")
 
     @app.get("/stock")
     async def stock(request: Request) -> HTTPResponse:
@@ -180,6 +218,10 @@ def make_app(options: dict[str, Any]) -> Sanic[Any, Any]:
         return sanic_json({"open": len(request.transport.get_protocol().connections)})
 
     return app
+
+
+async def _is_connector(key: str | None, client: Client, authorization: str | None) -> bool:
+    return key is not None and authorization == f"Bearer {key}"
 
 
 def _health() -> Health:

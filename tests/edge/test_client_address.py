@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from app.domain.client_address import ClientResolver, TrustPolicy, is_host, resolve_client
+from app.domain.client_address import ClientResolver, Note, TrustPolicy, is_host, resolve_client
 from app.domain.net_ranges import RangeSet, address_text, budget_key, pack_address, parse_ranges
 
 LB = "10.0.0.5"  # declared
@@ -162,6 +162,92 @@ def test_it_finds_scheme_and_host(
     found = client(policy, peer, {"Host": "Q.test", "X-Forwarded-Proto": proto, "X-Forwarded-Host": outer})
 
     assert (found.scheme, found.host) == (scheme, host)
+
+
+EDGE = TrustPolicy.of(0, (), ["old-value-of-the-edge", "new-value-of-the-edge"])
+BOTH = TrustPolicy.of(1, parse_ranges("10.0.0.0/24"), ["old-value-of-the-edge"])
+OLD, NEW = "old-value-of-the-edge", "new-value-of-the-edge"
+CF = "CF-Connecting-IP"
+THROUGH_THE_EDGE = [
+    # policy, peer, headers, address, scheme, host, chain, note
+    (EDGE, OUT, {"X-QM-Edge": OLD, CF: "1.2.3.4"}, "1.2.3.4", "http", "q.test", "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4"}, "1.2.3.4", "http", "q.test", "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "2001:DB8::1"}, "2001:db8::1", "http", "q.test", "2001:db8::1", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "::ffff:1.2.3.4"}, "1.2.3.4", "http", "q.test", "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4", XFF: "9.9.9.9"}, "1.2.3.4", "http", "q.test", "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, XFF: "9.9.9.9"}, OUT, "http", "q.test", "", Note.NO_EDGE_ADDRESS),
+    (EDGE, OUT, {"X-QM-Edge": NEW}, OUT, "http", "q.test", "", Note.NO_EDGE_ADDRESS),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "nobody"}, OUT, "http", "q.test", "", Note.NO_EDGE_ADDRESS),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4, 9.9.9.9"}, OUT, "http", "q.test", "", Note.NO_EDGE_ADDRESS),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4", "X-Forwarded-Proto": "https"}, "1.2.3.4", "https", "q.test",
+     "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4", "X-Forwarded-Proto": "http, https"}, "1.2.3.4", "https", "q.test",
+     "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4", "X-Forwarded-Proto": "ws"}, "1.2.3.4", "http", "q.test",
+     "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {"X-QM-Edge": NEW, CF: "1.2.3.4", "X-Forwarded-Host": "evil.test"}, "1.2.3.4", "http", "q.test",
+     "1.2.3.4", Note.NONE),
+    (EDGE, OUT, {CF: "1.2.3.4", XFF: "9.9.9.9", "X-Forwarded-Proto": "https"}, OUT, "http", "q.test", "",
+     Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": "", CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": OLD[:-1], CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": OLD.upper(), CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": f"{OLD}, {NEW}", CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": f"{OLD}, {OLD}", CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (EDGE, OUT, {"X-QM-Edge": f"{OLD},{NEW}", CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (BOTH, LB, {XFF: "1.2.3.4", "X-Forwarded-Proto": "https"}, LB, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (BOTH, LB, {"X-QM-Edge": OLD, XFF: "9.9.9.9", CF: "1.2.3.4"}, "1.2.3.4", "http", "q.test", "1.2.3.4", Note.NONE),
+    (BOTH, LB, {"X-QM-Edge": NEW, CF: "1.2.3.4"}, LB, "http", "q.test", "", Note.NOT_BY_EDGE),
+    (NONE, OUT, {"X-QM-Edge": OLD, CF: "1.2.3.4"}, OUT, "http", "q.test", "", Note.FORWARDED),
+]  # fmt: skip
+
+
+@pytest.mark.req("VIS-030", "VIS-031", "VIS-035", "CFG-128", "CFG-134")
+@pytest.mark.parametrize(("policy", "peer", "headers", "address", "scheme", "host", "chain", "note"), THROUGH_THE_EDGE)
+def test_it_finds_who_came_through_the_edge(
+    policy: TrustPolicy,
+    peer: str,
+    headers: dict[str, str],
+    address: str,
+    scheme: str,
+    host: str,
+    chain: str,
+    note: Note,
+) -> None:
+    found = client(policy, peer, {"Host": "Q.test", **headers})
+
+    assert (found.address, found.scheme, found.host, found.chain) == (address, scheme, host, chain)
+    assert found.note == note
+    assert found.declared is (chain != "")
+    assert found.peer == peer
+
+
+@pytest.mark.parametrize(
+    ("policy", "peer", "headers", "note"),
+    [
+        (NONE, OUT, {}, Note.NONE),
+        (NONE, OUT, {XFF: "1.2.3.4"}, Note.FORWARDED),
+        (NONE, OUT, {XFF: ""}, Note.FORWARDED),
+        (NONE, OUT, {"Forwarded": "for=1.2.3.4"}, Note.FORWARDED),
+        (NONE, OUT, {CF: "1.2.3.4"}, Note.FORWARDED),
+        (NONE, OUT, {"X-Real-IP": "1.2.3.4"}, Note.FORWARDED),
+        (NONE, OUT, {"True-Client-IP": "1.2.3.4"}, Note.FORWARDED),
+        (NONE, OUT, {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "a.test", "Via": "1.1 a"}, Note.NONE),
+        (ONLY_HOPS, LB, {XFF: "1.2.3.4"}, Note.FORWARDED),
+        (ONE, OUT, {XFF: "1.2.3.4"}, Note.FORWARDED),
+        (ONE, LB, {XFF: "1.2.3.4"}, Note.NONE),
+        (ONE, LB, {CF: "1.2.3.4"}, Note.NONE),
+        (TWO, LB, {XFF: "1.2.3.4"}, Note.SHORT_CHAIN),
+        (TWO, LB, {XFF: "1.2.3.4, 5.6.7.8"}, Note.NONE),
+        (TWO, LB, {}, Note.NONE),
+        (THREE, LB, {XFF: "1.2.3.4, 5.6.7.8"}, Note.SHORT_CHAIN),
+        (TWO, OUT, {XFF: "1.2.3.4"}, Note.FORWARDED),
+    ],
+)
+def test_it_notes_what_is_odd_about_a_request(
+    policy: TrustPolicy, peer: str, headers: dict[str, str], note: Note
+) -> None:
+    assert client(policy, peer, {"Host": "q.test", **headers}).note == note
 
 
 @pytest.mark.req("VIS-018")

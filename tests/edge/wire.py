@@ -80,8 +80,8 @@ class Answer:
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int, *, timeout: float = 10.0) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port: int, *, timeout: float = 10.0, source: str = "127.0.0.1") -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 

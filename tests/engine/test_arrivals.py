@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from app.domain.room import RoomState
-from app.infrastructure.engine_results import Verdict
+from app.infrastructure.engine_results import Verdict, Via
+from tests.engine.test_prequeue import scheduled
 from tests.engine.world import ROOM, Browser, World
 
 OFF = {"state": RoomState.BYPASS, "queue_max_per_ip": None, "presence_sec": 3600}
@@ -34,8 +35,8 @@ async def test_it_counts_tickets_while_the_queue_runs(world: World) -> None:
 async def test_it_counts_each_client_once_a_minute_by_join_or_check_while_the_queue_is_off(world: World) -> None:
     await world.create(**OFF)
     browser, other = Browser(), Browser()
-    for _ in range(3):
-        assert (await world.check(browser)).verdict is Verdict.BYPASS
+    for via in (Via.DIRECT, Via.VOUCHED, Via.INLINE):
+        assert (await world.check(browser, via=via)).verdict is Verdict.BYPASS
         await world.join(browser)
         await world.join(other)
         await world.tick(5)
@@ -134,3 +135,11 @@ async def test_it_leaves_nothing_of_the_arrivals_behind(world: World) -> None:
     await world.admin.delete(ROOM, actor="op")
 
     assert await world.valkey.execute("KEYS", f"{world.prefix}*:a[01]") == []
+
+
+@pytest.mark.req("ENG-217")
+async def test_it_counts_places_of_the_pre_queue(world: World) -> None:
+    await scheduled(world, queue_max_per_ip=None)
+    await world.joined(3)
+
+    assert await arrivals(world) == 3

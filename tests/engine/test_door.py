@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Admitted, Lapsed, SlotGiven, SlotReleased
+from app.domain.facts import AdmissionWithdrawn, Admitted, Ejected, Lapsed, SlotGiven, SlotReleased
 from app.domain.layout import Flag
 from app.infrastructure.engine_results import Reason, Verdict, Via, ViewState
 from tests.engine.world import ROOM, Browser, World, digest
@@ -450,3 +450,75 @@ async def test_it_does_not_mark_a_holder_as_seen_by_a_check(world: World) -> Non
     await world.check(browser)
 
     assert (await world.ticket(1)).seen == before
+
+
+@pytest.mark.req("ENG-149")
+@pytest.mark.parametrize("state", ["full", "paused", "scheduled"])
+async def test_it_lets_a_running_session_go_on_whatever_the_room_does(world: World, state: str) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    (browser,) = await world.joined()
+    await world.check(browser)
+    if state == "full":
+        assert (await world.figures()).occupancy == 1
+    elif state == "paused":
+        await world.update(state=1)
+    else:
+        await world.update(opens_at=(await world.figures()).now + 3_600_000)
+        assert (await world.status(Browser())).room_state == 3
+
+    await world.advance(60)
+
+    assert (await world.check(browser)).verdict is Verdict.SESSION
+
+
+@pytest.mark.req("ENG-265")
+async def test_it_records_the_pass_as_it_was_with_a_withdrawn_admission(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1)
+    (browser,) = await world.joined()
+    pass_before, record = await world.door(1), await world.ticket(1)
+    answer = await world.check(browser)
+
+    stands = await world.admin.undo_admission(ROOM, 1, answer.seq, 1)
+
+    (fact,) = await world.facts(AdmissionWithdrawn)
+    view = await world.status(browser)
+    after = await world.door(1)
+    assert not stands
+    assert (fact.ticket, fact.admitted_seq, fact.flags) == (1, answer.seq & 0xFFFFFFFF, record.flags & 3)
+    assert (fact.passed_at, fact.pass_end, fact.claim_end) == (
+        pass_before.passed_at, view.pass_expires_at, view.claim_until,
+    )  # fmt: skip
+    assert (after.pass_end, after.claim_end) == (pass_before.pass_end, pass_before.claim_end)
+    again = await world.check(browser)
+    assert (again.verdict, len(browser.doors)) == (Verdict.ADMITTED, 1)
+
+
+@pytest.mark.req("ENG-191", "ENG-270")
+async def test_it_ejects_a_ticket_in_any_state_and_forgets_its_times(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=2, presence_sec=3600)
+    inside, passed, waiting, left = await world.joined(4)
+    await world.check(inside)
+    await world.tick(1)
+    await world.leave(left)
+    browsers = (inside, passed, waiting, left)
+
+    answers = [await world.admin.eject(ROOM, browser.ticket, actor="Zoë") for browser in browsers]
+
+    figures = await world.figures()
+    assert [answer.was.name for answer in answers] == ["ACTIVE", "PASSED", "WAITING", "EXPIRED"]
+    assert [(fact.ticket, fact.was, fact.actor) for fact in await world.facts(Ejected)] == [
+        (1, 3, "Zoë"), (2, 2, "Zoë"), (3, 1, "Zoë"), (4, 4, "Zoë"),
+    ]  # fmt: skip
+    assert answers[-1].seq == (1 << 32) + figures.seq
+    assert (figures.waiting, figures.active, figures.occupancy, figures.passes_outstanding) == (0, 0, 0, 0)
+    for browser in browsers:
+        record = await world.ticket(browser.ticket)
+        assert record.joined_at == 0
+        if browser in (inside, passed):
+            assert (await world.door(browser.ticket)).passed_at == 0
+        view = await world.status(browser)
+        assert (view.state, view.reason, view.by_purge) == (ViewState.GONE, Reason.EJECTED, False)
+        assert (await world.check(browser)).reason is Reason.EJECTED
+    again = await world.join(inside)
+    assert again.view is not None
+    assert (again.code, again.reason, again.view.ticket) == (1, Reason.EJECTED, 5)

@@ -208,6 +208,21 @@ async def test_it_flushes_active_and_paused_rooms_and_no_bypassed_one(world: Wor
     assert {(await world.status(b)).state for b in (early, later)} == {ViewState.PASSED}
 
 
+@pytest.mark.req("ENG-188")
+async def test_it_never_flushes_a_scheduled_room_nor_its_pre_queue(world: World) -> None:
+    await world.create(**SLOW)
+    (early,) = await world.joined()
+    await world.update(opens_at=(await world.figures()).now + 3_600_000)
+    (placed,) = await world.joined()
+    before = (await world.header())["seq"]
+
+    refused = await world.admin.flush(ROOM, actor="ann")
+
+    assert (refused.code, refused.waiting) == (LineCode.SCHEDULED, 0)
+    assert (await world.header())["seq"] == before
+    assert {(await world.status(browser)).state for browser in (early, placed)} == {ViewState.SCHEDULED}
+
+
 async def test_it_lets_an_unused_pass_of_a_flush_lapse_with_its_time(world: World) -> None:
     await world.create(**SLOW | {"presence_sec": 20}, passed_ttl_sec=60, max_concurrent=1)
     told, ghost = await crowd(world, 2)

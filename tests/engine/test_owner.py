@@ -113,6 +113,23 @@ async def test_it_binds_nothing_by_a_fingerprint_a_look_a_crowd_of_cookies_or_wi
     assert await world.facts(OwnerRebound) == []
 
 
+@pytest.mark.req("ENG-108", "ENG-267")
+async def test_it_binds_a_place_in_the_pre_queue_which_its_ticket_takes_over(world: World) -> None:
+    await world.create(**CLOSED)
+    await world.update(opens_at=(await world.figures()).now + 3_600_000)
+    (owner,) = await world.joined()
+    await move(owner, "cafe")
+    cross_site = Browser(network="cafe", address="cafe", handle=owner.handle)
+    before = await world.status(cross_site)
+
+    await world.status(owner)
+    after = await world.status(cross_site)
+
+    (fact,) = await world.facts(OwnerRebound)
+    assert (before.reason, after.state) == (Reason.BAD_TOKEN, ViewState.SCHEDULED)
+    assert fact == OwnerRebound(0, digest("strictcafe"), digest("loosecafe"), place=1)
+
+
 async def test_it_binds_a_ticket_three_times_a_minute_at_most(world: World) -> None:
     await world.create(**CLOSED)
     (owner,) = await world.joined()
@@ -227,8 +244,7 @@ async def test_it_makes_a_leaked_token_worthless_elsewhere(world: World) -> None
     assert (await world.check(passed)).verdict is Verdict.ADMITTED
 
 
-@pytest.mark.req("ENG-193")
-async def test_it_never_lets_a_token_of_an_ejected_ticket_in_again(world: World) -> None:
+async def test_it_lets_no_token_of_an_ejected_ticket_in(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=5)
     inside, passed = await world.joined(2)
     await world.tick(1)

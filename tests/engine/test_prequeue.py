@@ -202,6 +202,65 @@ async def test_it_obeys_the_cap_of_places_per_address(world: World) -> None:
     assert (await world.join(Browser(address="office"))).code is JoinCode.CREATED
 
 
+@pytest.mark.req("ENG-185", "ENG-039")
+async def test_it_lets_an_office_share_one_address_by_default(world: World) -> None:
+    await scheduled(world)
+
+    codes = [(await world.join(Browser(address="office"))).code for _ in range(17)]
+
+    assert codes == [JoinCode.CREATED] * 16 + [JoinCode.PRE_IDENTITY_LIMIT]
+
+
+@pytest.mark.req("ENG-295", "ENG-160")
+async def test_it_bounds_the_places_of_a_network_too(world: World) -> None:
+    await scheduled(world, pre_queue_max_per_ip=1)
+
+    codes = [(await world.join(Browser(address=f"2001:db8:0:1{n:02x}::1"))).code for n in range(17)]
+
+    assert codes == [JoinCode.CREATED] * 16 + [JoinCode.PRE_IDENTITY_LIMIT]
+    assert (await world.join(Browser(address="2001:db8:0:200::1"))).code is JoinCode.CREATED
+
+
+@pytest.mark.req("ENG-189", "ENG-190", "ENG-163")
+async def test_it_drops_everybody_in_a_purge(world: World) -> None:
+    await scheduled(world, sec=60, pre_queue_max_per_ip=2)
+    purged = await world.joined(2, address="office")
+
+    answer = await world.admin.purge(ROOM, actor="ann")
+
+    assert (answer.waiting, answer.pre_queue) == (0, 2)
+    for browser in purged:
+        view = await world.status(browser)
+        assert (view.state, view.reason, view.by_purge) == (ViewState.GONE, Reason.EJECTED, True)
+        assert (await world.check(browser)).reason is Reason.EJECTED
+    again = await world.join(purged[0])
+    assert (again.code, again.reason) == (JoinCode.CREATED, Reason.EJECTED)
+    assert (await world.join(Browser(address="office"))).code is JoinCode.CREATED
+    await world.advance(61)
+    await world.open_doors()
+    assert (await world.figures()).waiting == 2
+    assert (await world.status(purged[1])).by_purge
+
+
+async def test_it_drops_those_too_whose_order_is_being_drawn(world: World) -> None:
+    await scheduled(world, sec=60)
+    browsers = await world.joined(5)
+    await world.advance(61)
+    await world.tick()
+    late = (await world.joined(1))[0]
+
+    answer = await world.admin.purge(ROOM, actor="ann")
+    after = (await world.joined(1))[0]
+
+    assert (answer.waiting, answer.pre_queue) == (1, 5)
+    await world.open_doors()
+    for browser in (*browsers, late):
+        view = await world.status(browser)
+        assert (view.reason, view.by_purge) == (Reason.EJECTED, True)
+    figures = await world.figures()
+    assert (figures.waiting, (await world.status(after)).ticket) == (1, 7)
+
+
 async def test_it_takes_back_a_place_whose_commit_failed(world: World) -> None:
     await scheduled(world, pre_queue_max_per_ip=1)
     browser = Browser(address="home")

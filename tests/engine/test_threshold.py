@@ -23,7 +23,7 @@ class Street:
     def __init__(self, world: World, *, leader: int = 7) -> None:
         self.world = world
         self.leader = leader
-        self.engine = EngineAuto(world.prefix, world.loader)
+        self.engine = EngineAuto(world.prefix, world.loader, instance="i:one")
         self.due = 0.0
         self.switches: list[Switched] = []
 
@@ -174,6 +174,36 @@ async def test_it_never_touches_a_paused_room(world: World) -> None:
     assert await town.state() is RoomState.PAUSED
 
 
+@pytest.mark.req("ENG-215")
+async def test_it_never_touches_a_scheduled_room(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 10, 3, 3), pre_queue_max_per_ip=None)
+    await world.update(opens_at=await world.now() + 3_600_000)
+    await town.seconds(80, 120)
+    assert town.switches == []
+    assert (await world.figures()).joins_per_min >= 100
+
+
+@pytest.mark.req("ENG-215")
+async def test_it_switches_nothing_from_the_moment_on_in_which_a_room_is_scheduled(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 10, 3, 3))
+    await town.seconds(20, 120, look=False)
+    await world.update(opens_at=await world.now() + 3_600_000)
+
+    assert (await town.look()).outcome is Switch.NOTHING
+
+
+@pytest.mark.req("ENG-215")
+async def test_it_closes_no_queue_of_its_own_whose_room_was_scheduled_meanwhile(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
+    await town.until_switched(120, 60)
+    await world.tick(5)
+    await world.update(opens_at=await world.now() + 3_600_000)
+
+    await town.seconds(90, 0)
+
+    assert [switch.outcome for switch in town.switches] == [Switch.OPENED]
+
+
 @pytest.mark.req("ENG-216")
 async def test_it_closes_no_queue_that_a_person_opened(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
@@ -233,7 +263,6 @@ async def test_it_counts_no_time_in_which_no_instance_ran(world: World) -> None:
     assert (await world.header())["auto_since"] == 0
 
 
-@pytest.mark.req("ENG-255")
 async def test_it_records_each_switch_with_the_numbers_that_caused_it(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 5, 10), rate_per_minute=6000)
     await town.until_switched(120, 60)
@@ -268,7 +297,6 @@ async def test_it_tells_the_last_switch(world: World) -> None:
     assert (await world.figures()).last_switch == "closed"
 
 
-@pytest.mark.req("FLT-026")
 async def test_it_refuses_a_leader_whose_term_is_over(world: World) -> None:
     town = await street(world, auto_activate=AutoActivate(True, 60, 1, 10))
     later = Street(world, leader=8)

@@ -137,14 +137,14 @@ class World:
             digest("cookie" + fresh),
             address,
             digest("ip" + browser.name),
-            digest("handle" + fresh),
             net,
             digest("loose" + browser.seen_from) if browser.seen_from else b"",
         )
         answer = await self.engine.join(self.room, item)
-        if answer.code == 1 and answer.view is not None and not answer.view.ticket:
-            browser.handle, browser.gen, browser.refused = item.handle, answer.generation, False
-            browser.cookies = [fresh]
+        if answer.view is not None and answer.view.handle:
+            browser.handle, browser.gen, browser.refused = answer.view.handle, answer.generation, False
+            if answer.code == 1:
+                browser.cookies, browser.ticket = [fresh], 0
         if answer.view is not None and answer.view.ticket:
             browser.ticket, browser.gen, browser.refused = answer.view.ticket, answer.generation, False
             if answer.code == 1:

@@ -45,8 +45,9 @@ def newcomer(who: object, *, address: object = None) -> JoinItem:
         (digest("address", who if address is None else address)[:8], 0) if packed is None else _DIGESTER.place(packed)
     )
     strict, loose = digest("strict", who), digest("loose", who)
-    proof = Proof(Presented.NONE, 0, 0, b"", strict, loose)
-    return JoinItem(proof, digest("cookie", who), place, digest("ip", who), digest("handle", who), net)
+    return JoinItem(
+        Proof(Presented.NONE, 0, 0, b"", strict, loose), digest("cookie", who), place, digest("ip", who), net
+    )
 
 
 def holder(who: object, ticket: int, gen: int = 1, doors: bytes = b"") -> Proof:
@@ -77,7 +78,7 @@ class House:
         self.jobs = EngineJobs(prefix, loader)
         self.engine = Engine(self.valkey, prefix, loader)
         self.admin = EngineAdmin(self.valkey, prefix, loader)
-        self.auto = EngineAuto(prefix, loader)
+        self.auto = EngineAuto(prefix, loader, instance="i:house")
         self.commits = CommitWaiter(valkey=self.valkey, prefix=prefix, jobs=self.jobs)
         self.recovery = self.make_recovery()
         self.rooms: dict[str, Room] = {}
@@ -147,7 +148,7 @@ class House:
         """Store everything that is in the outbox of a room, without a drainer."""
         committed = 0
         while (pulled := await self.jobs.drain_next(RoomId(room), committed, 5000)).elements:
-            (answer,) = await self.journal.append([_batch(room, pulled)])
+            (answer,) = await self.journal.append([batch_of(room, pulled)])
             committed = answer.committed
 
     async def live_rooms(self) -> list[RoomId]:
@@ -207,7 +208,8 @@ class House:
         return [row["body"] for row in rows]
 
 
-def _batch(room: str, pulled: Pulled) -> Batch:
+def batch_of(room: str, pulled: Pulled) -> Batch:
+    """What was pulled of a room, as the journal takes it."""
     return Batch(RoomId(room), pulled.gen, pulled.epoch, pulled.base, pulled.elements)
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from app.domain.layout import CHUNK, DOOR_BYTES, TICKET_BYTES, DoorRecord, Flag, TicketRecord, unpack_header
+from app.domain.layout import (
+    CHUNK,
+    DOOR_BYTES,
+    PLACE_BYTES,
+    PRE,
+    TICKET_BYTES,
+    DoorRecord,
+    Flag,
+    PlaceRecord,
+    TicketRecord,
+    unpack_header,
+)
 from app.domain.ticket_state import TicketState
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.valkey import Valkey
@@ -56,6 +67,7 @@ async def snapshot(valkey: Valkey, prefix: str, room: str, gen: int = 1) -> dict
         "ring": sorted(
             n for (n,) in struct.iter_unpack("<I", await valkey.execute("GET", keys.ring_of_ended(gen)) or b"")
         ),
+        **await _pre_queue(valkey, keys, gen, int(header["places"])),
     }
 
 
@@ -69,6 +81,7 @@ def without_fresh(shot: dict[str, Any]) -> dict[str, Any]:
         "header": lasting,
         "cfg": {name: value for name, value in shot["cfg"].items() if name != LEADER},
         "tickets": [record._replace(seen=0, flags=_journaled(record.flags)) for record in shot["tickets"]],
+        "places": [place._replace(ticket=place.ticket._replace(seen=0)) for place in shot.get("places", [])],
         "doors": [record._replace(used_at=0, before=_journaled(record.before)) for record in shot["doors"]],
     }
 
@@ -77,6 +90,20 @@ def _journaled(flags: int) -> int:
     """Flags without the told mark, and without standing at the door for a slot, which is no fact."""
     flags &= ~Flag.TOLD
     return flags if flags & Flag.SLOT else flags & ~Flag.AT_DOOR
+
+
+async def _pre_queue(valkey: Valkey, keys: RoomKeys, gen: int, last: int) -> dict[str, Any]:
+    """Places of the pre-queue, their indexes and the state of the draw."""
+    state = await valkey.execute("GET", keys.pre_queue(gen)) or bytes(PRE.size)
+    *numbers, _, seed = PRE.unpack(state)  # a draw that was journaled waits for nothing
+    return {
+        "places": [PlaceRecord.unpack(data) for data in await _records(valkey, keys.places, gen, last, PLACE_BYTES)],
+        "handles": await _hash(valkey, keys.handles(gen)),
+        "place_addresses": await _hash(valkey, keys.place_addresses(gen)),
+        "place_networks": await _hash(valkey, keys.place_addresses(gen) + "n"),
+        "place_numbers": await valkey.execute("GET", keys.place_numbers(gen)) or b"",
+        "pre_queue": (numbers, seed),
+    }
 
 
 async def _records(valkey: Valkey, name: Any, gen: int, last: int, size: int) -> list[bytes]:

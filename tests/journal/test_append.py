@@ -31,7 +31,7 @@ async def test_it_keeps_the_readable_address_in_a_column_of_its_own(journal: Jou
     ip, body = await postgres.fetchrow("SELECT ip, body FROM events WHERE type = 6") or ()
 
     assert len(ip) == 16
-    assert len(body) == 60
+    assert len(body) == 62
     assert body[:4] == (7).to_bytes(4, "little")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from typing import Any
 
@@ -11,17 +12,21 @@ import pytest
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.automation import AutoActivate
-from app.domain.layout import pack_header, unpack_header
+from app.domain.draw import draw, places_in
+from app.domain.layout import Phase, pack_header, unpack_header
 from app.infrastructure.engine_auto import Overtaken, Switched, Tuning
 from app.infrastructure.engine_errors import RoomFenced
-from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewState
+from app.infrastructure.engine_results import JoinCode, Presented, Proof, Reason, Verdict, ViewState, VisitorView
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.postgres import Postgres
+from app.services.draws import draw_room
 from tests.journal.folds import assert_checkpoints_agree
 from tests.journal.house import House, door_of, entry, holder, newcomer
 from tests.journal.snapshot import snapshot, without_fresh
 
 SHOP = RoomId("shop")
+ANY_TIME = 1 << 50
+"""A clock of the instance that keeps no door shut: the one of the live store decides."""
 BRISK = AutoActivate(True, 1, 1, 1)
 
 
@@ -41,7 +46,7 @@ async def advance(house: House, room: str, sec: int) -> None:
         header = unpack_header(await house.valkey.execute("GET", key))
         header["offset"] += 1000
         await house.valkey.execute("SET", key, pack_header(header))
-        await house.jobs.tick(RoomId(room))
+        await house.jobs.tick(RoomId(room), ANY_TIME)
 
 
 async def keep_the_time(house: House, room: str) -> None:
@@ -229,6 +234,8 @@ class Chance:
     def __init__(self, house: House) -> None:
         self.house = house
         self.people: dict[int, int] = {}
+        self.places: dict[int, bytes] = {}
+        """Handle of each holder of a place in the pre-queue, until he knows his ticket."""
 
     def pick(self) -> int | None:
         return secrets.choice(list(self.people)) if self.people else None
@@ -242,14 +249,68 @@ class Chance:
             + ["move", "reclaim", "hand_over"]
             + ["advance"] * 4
             + ["switch", "tune"]
+            + ["schedule", "draw", "look", "look", "leave_place", "undo_prejoin", "prejoin", "prejoin"]
         )
         await getattr(self, name)()
 
     async def join(self) -> None:
         who = secrets.randbits(40)
         answer = await self.house.join("shop", who, address=secrets.choice(ADDRESSES))
-        if answer.view is not None and answer.view.ticket:
-            self.people[who] = answer.view.ticket
+        if answer.view is not None:
+            self.keep(who, answer.view)
+
+    def keep(self, who: int, view: VisitorView) -> None:
+        if view.ticket:
+            self.people[who] = view.ticket
+        elif view.handle:
+            self.places[who] = view.handle
+
+    def stands(self) -> tuple[int, Proof] | None:
+        """Somebody who holds a place in the pre-queue, or did so when he asked last."""
+        if not self.places:
+            return None
+        who = secrets.choice(list(self.places))
+        return who, holder(who, 0)._replace(presented=Presented.HANDLE, handle=self.places[who])
+
+    async def schedule(self) -> None:
+        """Doors that open soon, are moved, or are opened now."""
+        header = unpack_header(await self.house.valkey.execute("GET", RoomKeys(self.house.prefix, "shop").header))
+        opens_at = int(header["last_time"]) + secrets.randbelow(60_000) + 1 if secrets.randbelow(3) else None
+        with contextlib.suppress(RoomFenced):  # an order is being drawn
+            await self.house.admin.update(SHOP, {"opens_at": opens_at, "pre_queue_max_per_ip": 9}, actor="ann")
+        await self.house.read("shop")
+
+    async def prejoin(self) -> None:
+        for _ in range(3):
+            await self.join()
+
+    async def draw(self) -> None:
+        """A whole draw, or a part of it."""
+        state = await self.house.jobs.draw_state(SHOP)
+        if state.phase is Phase.DRAWING and secrets.randbelow(2):
+            places = places_in(await self.house.jobs.draw_chunk(SHOP, 0), 1, state.base)
+            part = draw(state.seed, places).places[state.done * 4 :][: 4 * (1 + secrets.randbelow(5))]
+            await self.house.jobs.draw_put(SHOP, 1, state.seed, state.done, part)
+        else:
+            await draw_room(self.house.jobs, SHOP)
+
+    async def look(self) -> None:
+        if (one := self.stands()) is not None:
+            self.learn(one[0], await self.house.engine.status(self.house.rooms["shop"], one[1]))
+
+    def learn(self, who: int, view: VisitorView) -> None:
+        if view.ticket or view.state is ViewState.GONE:
+            del self.places[who]
+            self.keep(who, view)
+
+    async def leave_place(self) -> None:
+        if (one := self.stands()) is not None:
+            await self.house.engine.leave(self.house.rooms["shop"], one[1])
+
+    async def undo_prejoin(self) -> None:
+        answer = await self.house.join("shop", secrets.randbits(40))
+        if answer.view is not None and answer.view.handle:
+            await self.house.admin.undo_prejoin(SHOP, 1, answer.seq, answer.view.handle)
 
     async def status(self) -> None:
         if (who := self.pick()) is not None:
@@ -303,7 +364,7 @@ class Chance:
         item = newcomer(who)._replace(from_loose=secrets.token_bytes(16))
         answer = await self.house.engine.join(self.house.rooms["shop"], item)
         if answer.view is not None:
-            self.people[who] = answer.view.ticket
+            self.keep(who, answer.view)
 
     async def purge(self) -> None:
         if secrets.randbelow(4) == 0:
@@ -377,6 +438,7 @@ async def settled(house: House) -> dict[str, Any]:
         await advance(house, "shop", 1)
         await house.admin.update(SHOP, {"name": secrets.token_hex(4)}, actor="ann")
         await house.read("shop")
+        await house.drain("shop")  # a draw that is journaled is told
         shot = await snapshot(house.valkey, house.prefix, "shop")
         now = int(shot["header"]["mono"]) // 100
         if all(int.from_bytes(held[:4], "little") > now for book in shot["counting_on"] for held in book):

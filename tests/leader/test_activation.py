@@ -119,7 +119,7 @@ async def test_it_switches_nothing_when_the_term_is_over_or_the_store_is_away(
 
     away = Valkey("unix:///nonexistent.sock")
     with pytest.raises(StorageUnavailable):
-        await Activation(rooms=directory, engine=EngineAuto(house.prefix, LuaLoader(away))).look(term)
+        await Activation(rooms=directory, engine=EngineAuto(house.prefix, LuaLoader(away), instance="i:one")).look(term)
     await away.close()
     term._lease.until = 0.0
     with pytest.raises(TermOver):

@@ -80,7 +80,6 @@ async def site_of(rooms: RoomService, room: str = "shop") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.req("ADM-119")
 async def test_it_tells_how_a_site_answers(
     house: House, directory: RoomDirectory, store: SiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore, TuneRound
 from app.services.leadership import Term, TermOver
-from app.services.tuner import Tuner
+from app.services.tuner import Tuner, may_be_tuned
 from tests.journal.house import House
 from tests.journal.test_rebuild import advance
 from tests.leader.conftest import lease_of
@@ -187,6 +188,19 @@ async def test_it_keeps_its_hands_off_for_five_minutes_after_a_person_set_the_ra
 
 
 @pytest.mark.req("ENG-224")
+def test_it_looks_whether_it_may_act_before_it_reckons() -> None:
+    free = Tuning(1, 1, RoomState.ACTIVE, 100, 3, 0, None, 0, 100, None)
+
+    assert may_be_tuned(free)
+    assert may_be_tuned(replace(free, hand_rate_age_ms=300_000))
+    bound: list[dict[str, Any]] = [
+        {"hand_rate_age_ms": 299_999}, {"waiting": 0}, {"rate": 0}, {"state": RoomState.PAUSED},
+        {"state": RoomState.BYPASS}, {"state": RoomState.SCHEDULED},
+    ]  # fmt: skip
+    assert not any(may_be_tuned(replace(free, **change)) for change in bound)
+
+
+@pytest.mark.req("ENG-224")
 async def test_it_takes_back_nothing_that_a_person_changed_in_between(shop: Shop) -> None:
     await shop.open()
     (seen,) = await shop.house.auto.tuning_many([ID])
@@ -194,6 +208,9 @@ async def test_it_takes_back_nothing_that_a_person_changed_in_between(shop: Shop
     await shop.change(rate_per_minute=300)
 
     assert not await shop.house.auto.tune(ID, seen, 80, leader=shop.term.epoch, hold_ms=0, figures={})
+    (seen,) = await shop.house.auto.tuning_many([ID])
+    assert isinstance(seen, Tuning)
+    assert not await shop.house.auto.tune(ID, seen, 80, leader=shop.term.epoch, hold_ms=60_000, figures={})
 
     await shop.change(state=RoomState.PAUSED)
     (seen,) = await shop.house.auto.tuning_many([ID])
@@ -230,7 +247,6 @@ async def test_it_raises_nothing_while_unused_passes_pile_up_or_the_site_is_full
     assert await shop.round(100, 100, 100) == 600
 
 
-@pytest.mark.req("ENG-255")
 async def test_it_leaves_old_and_new_rate_and_figures_in_the_journal(shop: Shop) -> None:
     await shop.open()
     await shop.round(1500, 1500, 1500)

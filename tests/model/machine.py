@@ -23,7 +23,7 @@ from app.domain.marks import split_mark
 from tests.journal.snapshot import snapshot, without_fresh
 from tests.model.model import Model
 from tests.model.people import Ds, Holder, Settings, Shown, Visitor
-from tests.model.rig import BEHIND_SEC, ROOM, Rig, digest
+from tests.model.rig import BEHIND_SEC, ROOM, Rig, digest, handle_of
 
 ADDRESSES = ("home", "office", "cafe")
 WHO = st.integers(0, 11)
@@ -141,7 +141,7 @@ class EngineMachine(RuleBasedStateMachine):
             visitor.loose,
             0,
             0,
-            digest("handle" + cookie),
+            handle_of(cookie),
             came_from=came_from,
         )
         theirs = self.do(self.rig.join(shown, copy.copy(new)))

@@ -66,6 +66,11 @@ def digest(text: str, size: int = 16) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:size]
 
 
+def handle_of(cookie: str) -> bytes:
+    """The handle of a place whose owner has this cookie (lua/lib/prequeue.lua)."""
+    return hashlib.sha1(b"qm:handle\0" + digest("cookie" + cookie)).digest()[:16]
+
+
 @dataclass(frozen=True)
 class Answer:
     """``what``: the answer in the model's words; ``mark``: of the fact it has to wait for; ``view``: as it came."""
@@ -172,7 +177,6 @@ class Rig:
             digest("cookie" + new.cookie),
             digest("address" + new.address, 8),
             digest("ip" + new.address),
-            new.handle,
             from_loose=digest("loose" + new.came_from) if new.came_from else b"",
         )
         answer = await self.engine.join(self.room, item)

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -45,6 +45,16 @@ def visitor(state: str, **members: Any) -> dict[str, Any]:
             "doorAhead": 2,
         },
         "active": {"ticket": 48213, "ref": "K7Q2MX", "sessionExpiresAt": NOW + 600_000},
+        "scheduled": {
+            "roomState": "scheduled",
+            "preQueued": True,
+            "preCount": 1234,
+            "opensAt": NOW + 252_000,
+            "position": None,
+            "ahead": None,
+            "ref": "5TN0QW",
+            "joinedAt": NOW - 900_000,
+        },
         "bypass": {"roomState": "bypass"},
         "gone": {"reason": "expired", "rejoin": True},
     }
@@ -128,3 +138,31 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, stub: Stub) -> Iterator[Callable[..., Page]]:
+    """Open the page of the room; fails the test on any error or refused load that the console reports."""
+    contexts: list[BrowserContext] = []
+    faults: list[str] = []
+
+    def note(text: str) -> None:
+        # Chromium reports every answer of 400 and above; those are part of the tests.
+        if not text.startswith("Failed to load resource: the server responded with a status of"):
+            faults.append(text)
+
+    def opened(path: str = "/w/shop", *, before: Callable[[Page], None] | None = None, **options: Any) -> Page:
+        context = chromium.new_context(**{"locale": "en-GB", "viewport": {"width": 390, "height": 844}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: note(message.text) if message.type in ("error", "warning") else None)
+        if before:
+            before(page)
+        page.goto(stub.url + path, wait_until="commit")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []

@@ -93,6 +93,13 @@ STATES: dict[str, Prepare] = {
     "floor": steady(visitor("waiting", estWaitIsFloor=True, estWaitSec=4700)),
     "nobody": steady(visitor("waiting", estWaitSec=None)),
     "paused": steady(visitor("paused")),
+    "doors": steady(visitor("scheduled")),
+    "doors-far": steady(visitor("scheduled", opensAt=NOW + 93_784_000, preCount=1)),
+    "doors-days": steady(visitor("scheduled", opensAt=NOW + 5 * 86_400_000)),
+    "drawing": steady(visitor("scheduled", opensAt=NOW - 1000)),
+    "doors-line": steady(
+        visitor("scheduled", preQueued=False, ticket=7, ref="K7Q2MX", position=7, ahead=6, opensAt=NOW + 252_000)
+    ),
     "full": steady(visitor("at_capacity")),
     "connecting": connecting,
     "lost": lost,

@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.pages.conftest import NOW, Stub, until, visitor
 
 pytestmark = pytest.mark.browser
 
 TROUBLE = {"status": 503, "headers": {"Retry-After": "5"}, "body": {"code": "storage_unavailable"}}
-
-
-@pytest.fixture
-def open_page(chromium: Browser, stub: Stub) -> Iterator[Callable[..., Page]]:
-    """Open the page of the room; fails the test on any error or refused load that the console reports."""
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def note(text: str) -> None:
-        # Chromium reports every answer of 400 and above; those are part of the tests.
-        if not text.startswith("Failed to load resource: the server responded with a status of"):
-            faults.append(text)
-
-    def opened(path: str = "/w/shop", *, before: Callable[[Page], None] | None = None, **options: Any) -> Page:
-        context = chromium.new_context(**{"locale": "en-GB", "viewport": {"width": 390, "height": 844}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: note(message.text) if message.type in ("error", "warning") else None)
-        if before:
-            before(page)
-        page.goto(stub.url + path, wait_until="commit")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
 
 
 def hero(page: Page) -> Any:
@@ -51,7 +23,7 @@ def hero(page: Page) -> Any:
 # ---- states ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("PAG-109")
+@pytest.mark.req("PAG-109", "VIS-103")
 def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
 
@@ -67,18 +39,23 @@ def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], 
     assert page.get_by_role("progressbar").get_attribute("aria-valuetext") == "Number 1,204, started at 1,204"
 
 
-@pytest.mark.req("VIS-094")
+@pytest.mark.req("VIS-091", "VIS-094", "VIS-139")
 def test_it_joins_with_the_token_it_kept_and_the_page_it_came_from(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"), token="new.token")
 
     page = open_page(
-        "/w/shop?qm_return=https%3A%2F%2Fshop.example%2Fa%3Fb",
+        "/w/shop?qm_return=https%3A%2F%2Fshop.example%2Fa%3Fb&qm_from=seen.there",
         before=lambda page: page.add_init_script("localStorage.qm_shop ||= 'old.token'"),
     )
     hero(page).to_have_text("1,204")
 
     join = json.loads(stub.calls("/api/join")[0]["body"])
-    assert join == {"roomId": "shop", "token": "old.token", "returnUrl": "https://shop.example/a?b"}
+    assert join == {
+        "roomId": "shop",
+        "token": "old.token",
+        "returnUrl": "https://shop.example/a?b",
+        "from": "seen.there",
+    }
     assert page.evaluate("localStorage.qm_shop") == "new.token"
 
 
@@ -125,7 +102,7 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
     expect(page).to_have_title("landed")
 
 
-@pytest.mark.req("VIS-097", "ENG-141")
+@pytest.mark.req("VIS-091", "VIS-097", "ENG-141")
 def test_it_asks_once_more_at_the_turn_and_then_goes_where_the_server_says(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:

@@ -99,9 +99,13 @@ def test_it_warns_of_any_other_boolean() -> None:
     assert warning_of({"COOKIE_SECURE": "maybe"}).message.endswith("; treated as unset")
 
 
+ORDERED = ("port", "protection_warn_at", "protection_block_at")
+"""Numbers whose bounds a rule of their own watches over."""
+
+
 @pytest.mark.parametrize(
     ("attribute", "kind"),
-    [(name, row.kind) for name, row in ROWS.items() if isinstance(row.kind, Int) and name != "port"],
+    [(name, row.kind) for name, row in ROWS.items() if isinstance(row.kind, Int) and name not in ORDERED],
 )
 def test_it_clamps_every_number_to_its_bounds(attribute: str, kind: Int) -> None:
     name = ROWS[attribute].name
@@ -150,8 +154,7 @@ def test_its_rows_have_the_defaults_and_bounds_of_the_specification() -> None:
         ({"VALKEY_PREFIX": "a{b}"}, 'VALKEY_PREFIX="a{b}" is not'),
         ({"PG_CA_FILE": "/nowhere.pem"}, 'PG_CA_FILE="/nowhere.pem" cannot be read'),
         ({"PG_CA_FILE": __file__}, "is not a PEM file"),
-        ({"EDGE_SECRET": "e" * 16}, "EDGE_SECRET is set, but this build does not"),
-        ({"ADMIN_HOST": "a.example"}, "ADMIN_HOST is set, but this build"),
+        ({"PG_CA_CERT": "x"}, "PG_CA_CERT is set, but this build"),
     ],
 )
 def test_it_refuses_what_would_be_unsafe(env: dict[str, str], words: str) -> None:
@@ -375,3 +378,36 @@ def test_it_finds_a_document_that_is_out_of_date(tmp_path: Path) -> None:
     assert write_documents(check=True, root=tmp_path) == 0
     page = (tmp_path / "docs/reference/settings.md").read_text()
     assert [row.name for row in ROWS.values() if f"## {row.name}\n" not in page] == []
+
+
+@pytest.mark.req("CFG-076", "CFG-077", "VIS-193")
+@pytest.mark.parametrize(
+    ("warn", "block", "using"),
+    [(None, None, (40, 70)), ("10", "20", (10, 20)), ("99", "100", (99, 100)), ("70", "70", (40, 70)),
+     ("71", None, (40, 70)), (None, "40", (40, 70)), ("0", "5", (1, 5)), ("5", "1000", (5, 100)),
+     ("x", "90", (40, 90))],
+)  # fmt: skip
+def test_it_keeps_the_thresholds_of_the_protection_ordered(
+    warn: str | None, block: str | None, using: tuple[int, int]
+) -> None:
+    env = {"PROTECTION_WARN_AT": warn, "PROTECTION_BLOCK_AT": block}
+    loaded = load({name: text for name, text in env.items() if text is not None})
+
+    assert (loaded.settings.protection_warn_at, loaded.settings.protection_block_at) == using
+    misordered = [warning for warning in loaded.warnings if warning.code == "misordered"]
+    assert bool(misordered) is ((warn, block) in {("70", "70"), ("71", None), (None, "40")})
+    for warning in misordered:
+        for text in ("PROTECTION_WARN_AT", "PROTECTION_BLOCK_AT", "40", "70"):
+            assert text in warning.message
+
+
+@pytest.mark.req("CFG-075", "CFG-078", "CFG-225")
+def test_it_reads_the_lists_and_the_mode_of_the_protection() -> None:
+    loaded = load({"PROTECTION_ALLOW_IPS": "203.0.113.0/24, ::1,", "PROTECTION_MODE": "block"})
+
+    assert [str(one) for one in loaded.settings.protection_allow_ips] == ["203.0.113.0/24", "::1/128"]
+    assert loaded.settings.protection_mode == "monitor"
+    assert [warning.variable for warning in loaded.warnings] == ["PROTECTION_MODE"]
+    for name in ("PROTECTION_ALLOW_IPS", "QM_CONNECTOR_IPS"):
+        with pytest.raises(Refused, match=f'{name} has the entry "shop.example"'):
+            load({name: "203.0.113.1,shop.example"})

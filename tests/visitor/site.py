@@ -20,12 +20,15 @@ from app.domain.client_address import NO_PROXY, Client, TrustPolicy, resolve_cli
 from app.domain.keyring import Keyring
 from app.domain.layout import pack_header, unpack_header
 from app.domain.room import Room, RoomConfig
+from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.engine_admin import WriteCode
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
+from app.services.lockout import Lockout
 from app.services.refused_tokens import ManyRefused
+from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.head import Fields
 from blueprints.edge.hot import HotTable
@@ -33,7 +36,7 @@ from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.errors import error_reply
-from blueprints.visitor import hot, leave
+from blueprints.visitor import hot, leave, verify
 from tests.journal.house import House, until
 
 SECRET = "a-secret-of-the-tests-with-32-characters"
@@ -70,7 +73,8 @@ class Site:
 
     def __init__(self, house: House, limiter: RateLimiter, **settings: Any) -> None:
         # The limits are off unless a test sets one, as in CFG-091.
-        off = {"join_limit_per_min": 0, "check_limit_per_min": 0, "status_limit_per_min": 0}
+        groups = ("join", "check", "status", "verify")
+        off = {f"{group}_limit_per_min": 0 for group in groups}
         self.settings = Settings(**{"secret": Secret(SECRET), **off, **settings})
         self.house = house
         self.rooms = LiveRooms(house)
@@ -81,6 +85,8 @@ class Site:
             sign_v2=self.settings.token_sign_v2,
         )
         self.many_refused = ManyRefused(RefusedTokens(house.valkey, house.prefix))
+        store = AdminStore(house.valkey, house.prefix)
+        self.lockout = Lockout(store, limiter, limit=self.settings.admin_auth_fail_per_min)
         self.visitor = VisitorServices.build(
             settings=self.settings,
             keyring=self.keyring,
@@ -89,12 +95,14 @@ class Site:
             commits=house.commits,
             rooms=self.rooms,
             limiter=limiter,
-            many_refused=self.many_refused,
+            counts=VisitorCounts(self.many_refused),
+            lockout=self.lockout,
         )
         self.context: Any = SimpleNamespace(settings=self.settings, limiter=limiter, visitor=self.visitor)
         self.table = HotTable()
         self.table.extend(hot.routes(self.context))
         self.table.extend(leave.routes(self.context))
+        self.table.extend(verify.routes(self.context))
         self.policy: TrustPolicy = NO_PROXY
         self._readings: dict[Any, Reading] = {}
 
@@ -145,6 +153,8 @@ class Site:
         """The answer of a hot route, as the edge would make it."""
         handler = self.table.find(request.method, request.path.encode())
         assert handler is not None, f"no hot route {request.method} {request.path}"
+        if request.client.note:
+            self.visitor.undeclared.saw(request.client)
         try:
             reply = await handler(request)
         except QmError as error:

@@ -222,6 +222,7 @@ async def test_it_names_the_public_address_when_there_is_one(house: House, limit
     assert (await Browser(site).check()).json["location"] == "https://qm.example/w/shop"
 
 
+@pytest.mark.req("ENG-287", "VIS-128")
 async def test_it_withdraws_an_admission_whose_commit_fails(idle_house: House, limiter: RateLimiter) -> None:
     site = Site(idle_house, limiter)
     await site.create()
@@ -452,7 +453,7 @@ async def records_of(site: Site) -> dict[str, Any]:
     return {"tickets": shot["tickets"], "doors": shot["doors"], "seq": shot["header"]["seq"]}
 
 
-@pytest.mark.req("VIS-039")
+@pytest.mark.req("VIS-039", "VIS-226")
 @pytest.mark.parametrize("prepare", ["new", "waiting", "passed", "session", "elsewhere", "bypass", "free", "bad"])
 async def test_it_changes_nothing_for_a_head_request(site: Site, browser: Browser, prepare: str) -> None:
     await site.create(rules=(UrlRule("r1", "skip", "/free"),), rate_per_minute=0 if prepare == "waiting" else 600)

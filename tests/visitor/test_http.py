@@ -142,7 +142,7 @@ def test_it_frees_the_place_of_a_stream_whose_reader_is_gone(server: Server, vis
     until(is_free)
 
 
-@pytest.mark.req("VIS-068")
+@pytest.mark.req("VIS-068", "VIS-110")
 def test_it_serves_the_tag(visitor: httpx.Client) -> None:
     answer = visitor.get("/qm.js")
     plain = visitor.get("/qm.js", headers={"accept-encoding": "identity"})
@@ -154,6 +154,7 @@ def test_it_serves_the_tag(visitor: httpx.Client) -> None:
         "content-type": "application/javascript; charset=utf-8", "cache-control": "public, max-age=300",
         "access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin", "content-encoding": "gzip",
     }.items()  # fmt: skip
+    assert not any(name.startswith("x-ratelimit") for name in answer.headers), "not limited"
     assert answer.content == plain.content
     assert len(plain.content) <= 12_000
     assert plain.text.startswith("/*! Queue Manager browser tag 1.4.0")
@@ -187,7 +188,7 @@ def test_it_answers_under_both_prefixes(visitor: httpx.Client, room: str, prefix
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
 
 
-@pytest.mark.req("VIS-038")
+@pytest.mark.req("VIS-038", "VIS-226")
 def test_it_answers_head_of_every_route_like_get_without_a_body(
     server: Server, visitor: httpx.Client, room: str
 ) -> None:
@@ -196,7 +197,8 @@ def test_it_answers_head_of_every_route_like_get_without_a_body(
     page = re.search(r'"(/assets/waiting-[^"]+)"', visitor.get(f"/w/{room}").text)
     assert console
     assert page
-    found = ("/", "/public/admin.html", f"/w/{room}", "/w/nowhere", "/qm.js", "/robots.txt", "/favicon.ico",
+    found = ("/", "/public/admin.html", "/offline.html", f"/w/{room}",
+             "/w/nowhere", "/qm.js", "/robots.txt", "/favicon.ico",
              "/fonts/geist-latin.woff2", "/fonts/LICENSE.txt", console[1], page[1], "/healthz", "/api/version",
              f"/api/status?room={room}", f"/api/check?room={room}", "/api/status?room=nowhere", "/nowhere")  # fmt: skip
 
@@ -247,6 +249,7 @@ def test_it_sends_the_waiting_page_in_every_state_of_the_room(server: Server, vi
         assert "/assets/waiting-" in answer.text, state
 
 
+@pytest.mark.req("VIS-173")
 def test_it_closes_streams_when_it_stops() -> None:
     with Server(workers=1) as server:
         create(server, "shop", rate=0)

@@ -133,7 +133,7 @@ async def test_it_gives_a_new_place_for_a_token_it_refuses(site: Site, browser: 
     assert site.visitor.counts.totals["rejectedTokens"] == 1
 
 
-@pytest.mark.req("VIS-149")
+@pytest.mark.req("VIS-149", "ENG-287")
 async def test_it_withdraws_the_place_when_the_commit_fails(idle_house: House, limiter: object) -> None:
     site = Site(idle_house, limiter)  # type: ignore[arg-type]
     await site.create(rate_per_minute=0, queue_max_per_ip=1)
@@ -182,6 +182,24 @@ async def test_it_refuses_a_place_over_the_cap_of_the_address(site: Site, browse
     assert answer.cookies == []
     assert answer.json.keys() == {"error", "code"}
     assert elsewhere.json["ticket"] == 3, "no number was used up"
+
+
+@pytest.mark.req("VIS-231")
+async def test_it_refuses_newcomers_while_the_store_is_short_of_memory(site: Site, browser: Browser) -> None:
+    await site.create(rate_per_minute=0)
+    holder = browser.twin()
+    await holder.join()
+
+    await site.house.valkey.execute("CONFIG", "SET", "maxmemory", "1")
+    try:
+        answer, known = await browser.join(), await holder.join()
+    finally:
+        await site.house.valkey.execute("CONFIG", "SET", "maxmemory", "0")
+
+    assert (answer.status, answer.code) == (503, "line_full")
+    assert [answer.headers[name] for name in ("retry-after", "x-qm-queued")] == ["30", "1"]
+    assert (answer.cookies, answer.json.keys()) == ([], {"error", "code"})
+    assert (known.status, known.json["ticket"], known.json["created"]) == (200, 1, False)
 
 
 async def test_it_gives_no_ticket_in_bypass(site: Site, browser: Browser) -> None:

@@ -18,6 +18,7 @@ from app.infrastructure.engine_results import CheckItem, Presented, Proof, Verdi
 from app.services.visitor_counts import Counted
 from tests.journal.house import SALT
 from tests.visitor.site import AGENT, Browser, Site
+from tests.visitor.test_streams import opened
 
 PAGE = "https://shop.example/cart"
 SHOP = RoomId("shop")
@@ -40,6 +41,10 @@ async def test_it_makes_every_secret_of_32_random_bytes_and_keeps_only_digests(s
         key = await admitted(one)
         values += [one.jar["qms_shop"], key]
 
+    again = await browser.check(url=PAGE)
+    assert "doorKey" not in again.json, "handed over once"
+    assert not any(cookie.startswith("qm_dk_") for cookie in again.cookies)
+    assert browser.jar["qm_dk_shop"] == values[1]
     assert len(set(values)) == 4
     assert {len(value) for value in values} == {43}
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{43}", value) for value in values)
@@ -276,7 +281,6 @@ async def test_it_counts_and_refuses_the_seventeenth_address_of_a_session(site: 
     assert counts.by_room["shop", Counted.SHARED_SESSIONS] == counts.totals[Counted.SHARED_SESSIONS] == 1 + 9
 
 
-@pytest.mark.req("ENG-159")
 async def test_it_neither_admits_slides_nor_sees_by_a_question_that_only_reads(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=600)
     token = (await browser.join()).json["token"]
@@ -302,7 +306,6 @@ async def test_it_neither_admits_slides_nor_sees_by_a_question_that_only_reads(s
     assert await records() == inside
 
 
-@pytest.mark.req("ENG-113")
 async def test_it_sends_no_digest_to_anybody_and_logs_none(
     site: Site, browser: Browser, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,3 +335,28 @@ async def test_it_sends_no_digest_to_anybody_and_logs_none(
     for text in (*[answer.reply.body for answer in answers], logged.encode()):
         assert session.encode() not in text
         assert key.encode() not in text
+
+
+@pytest.mark.req("ENG-285")
+async def test_it_makes_a_leaked_token_worthless_on_every_route(site: Site, browser: Browser) -> None:
+    await site.create(queue_max_per_ip=None)
+    await browser.released()
+    token = browser.jar["qm_shop"]
+    thief = browser.twin(peer="203.0.113.66")
+
+    check = (await thief.tag_check(token=token, url=PAGE)).json
+    state = (await thief.status(token=token)).json
+    opening = await opened(thief, path=f"/events?token={token}")
+    joined = (await thief.join(token=token)).json
+    own = (await browser.status()).json
+
+    assert (check["action"], check["reason"]) == ("queue", "bad_token")
+    assert (state["state"], state["reason"]) == ("gone", "bad_token")
+    assert opening.is_over
+    for text in (str(check), str(state), opening.first.decode()):
+        assert own["ref"] not in text
+        assert '"ticket"' not in text
+        assert "position" not in text
+    assert (joined["created"], joined["reason"], joined["ticket"]) == (True, "bad_token", 2)
+    assert (own["state"], own["ticket"]) == ("passed", 1)
+    assert (await browser.check(url=PAGE)).json["reason"] == "admitted"

@@ -308,3 +308,22 @@ async def test_it_lets_everybody_in_line_when_the_schedule_is_cancelled(site: Si
         return (await browser.status("drop")).json["state"] == "waiting"
 
     await until(is_waiting)
+
+
+@pytest.mark.req("ENG-066")
+async def test_it_never_calls_an_outage_paused(site: Site, browser: Browser) -> None:
+    await site.create("drop", rate_per_minute=0)
+    joined = (await browser.join("drop")).json
+    assert await site.house.jobs.fence(DROP, 1, 1)
+
+    answers = [
+        await browser.status("drop"),
+        await browser.check("drop", token=joined["token"]),
+        await browser.join("drop"),
+    ]
+    assert {(answer.status, answer.code) for answer in answers} == {(503, "storage_unavailable")}
+    assert await site.house.recovery.ensure(DROP)
+
+    again = (await browser.status("drop")).json
+    assert (again["state"], again["roomState"]) == ("waiting", "active")
+    assert "paused" not in json.dumps([again, *(answer.json for answer in answers)])

@@ -174,6 +174,7 @@ async def test_it_judges_the_return_address_of_the_page(site: Site, browser: Bro
     assert site.visitor.counts.totals["blockedReturnUrls"] == 0
 
 
+@pytest.mark.req("ENG-235")
 async def test_it_says_paused_without_an_estimate(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=60, max_concurrent=None)
     await browser.twin().join()

@@ -70,6 +70,7 @@ async def streamed(browser: Browser, room: str = "shop") -> tuple[Reader, Stream
     return reader, browser.site.visitor.stream_opener.start(opening, reader)
 
 
+@pytest.mark.req("VIS-164")
 async def test_it_begins_with_the_state_and_a_token_signed_anew(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     joined = (await browser.join()).json
@@ -136,6 +137,7 @@ def _turned(stream: Stream, due: float) -> Any:
     return turned
 
 
+@pytest.mark.req("VIS-165")
 async def test_it_sends_a_frame_on_change_only_and_two_seconds_apart(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     others = [browser.twin(peer=f"198.51.100.{n}") for n in range(20, 26)]
@@ -173,6 +175,7 @@ def _has_state(reader: Reader, state: str) -> Any:
     return has
 
 
+@pytest.mark.req("VIS-167")
 async def test_it_keeps_its_holder_present_until_it_ends(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0, presence_sec=5)
     await browser.join()
@@ -240,6 +243,7 @@ def _is_over(reader: Reader) -> Any:
     return is_over
 
 
+@pytest.mark.req("VIS-170")
 @pytest.mark.parametrize("recreated", [False, True])
 async def test_it_ends_the_streams_of_a_room_that_is_no_more(site: Site, browser: Browser, recreated: bool) -> None:
     await site.create(rate_per_minute=0)
@@ -273,6 +277,7 @@ async def test_it_asks_the_page_to_come_again_before_its_token_is_old(site: Site
     assert spread == [site.visitor.streams.refresh_in_sec("shop", (1, n)) for n in range(1, 1001)]
 
 
+@pytest.mark.req("VIS-229")
 async def test_it_keeps_six_streams_of_one_place(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     await browser.join()
@@ -282,7 +287,7 @@ async def test_it_keeps_six_streams_of_one_place(site: Site, browser: Browser) -
     assert [reader.is_over for reader in readers] == [True, True] + [False] * 6
 
 
-@pytest.mark.req("VIS-172")
+@pytest.mark.req("VIS-165", "VIS-172")
 async def test_it_sends_only_heartbeats_while_the_room_cannot_be_read(
     site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

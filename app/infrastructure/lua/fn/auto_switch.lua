@@ -1,6 +1,7 @@
 -- Purpose: Switches a room's queue on or off by its arrivals, when the condition has held long enough (ENG-213 to ENG-216).
 -- Keys: header
--- Args: gen · cfg_ver · epoch of the leader · sustainSec · releaseAfterSec (0 = never closes)
+-- Args: gen · cfg_ver · epoch of the leader · sustainSec · releaseAfterSec (0 = never closes) ·
+--   actor (JSON string, further members may follow)
 -- Returns: code, outcome (0 nothing, 1 opened, 2 closed, 3 a later leader has decided), arrivals/min, seconds the
 --   condition has held, seq, epoch
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
@@ -32,7 +33,7 @@ qm.fn("auto_switch", { "allow-oom" }, function(keys, args)
     local figures = string.format('{"joins_per_min":%.0f,"threshold":%.0f,"seconds":%.0f,"leader":%.0f}', joins,
       h.auto_joins, seconds, leader)
     local changed = { { "state", string.format("%.0f", state) } }
-    seq = qm.room_change(R, changed, true, '"system"', '"threshold"', figures)
+    seq = qm.room_change(R, changed, true, args[6], '"threshold"', figures)
   end
   qm.room_close(R)
   return { qm.CODE.OK, outcome, joins, seconds, seq, h.epoch }

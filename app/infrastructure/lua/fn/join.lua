@@ -1,8 +1,7 @@
 -- Purpose: Gives each item its place: the live ticket it owns (by token, else by cookie), or the next number.
 -- Keys: header
 -- Args: gen · cfg_ver (0 = any) · line max · then items: head and strict 16 (lib/owner.lua), ip 16, net u16, address 8,
---   cookie 16, strict 16 of a new ticket, then the tail at byte 87, whose loose 16 is the new ticket's too, and 16 bytes
---   for a handle at the end
+--   cookie 16, strict 16 of a new ticket, then the tail at byte 87, whose loose 16 is the new ticket's too
 -- Returns: code, W, wall ms of ds 0, state, release rate, floor mark, gen, epoch, one string with 48 bytes an item: join code
 --   u8, reason u8, pad 2, seq u32 (0 = nothing to wait for), view (lib/view.lua); while scheduled opensAt and places
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
@@ -104,13 +103,14 @@ local function join(R, item, batch, line_max)
   local view, reason, seq = by_token(R, item, last)
   if not view and byte(item, 3) > 0 then view, reason, seq = by_cookie(R, item, last, reason) end
   if view then return pack("<BBxxI4", J.EXISTING, reason, seq) .. view end
+  if byte(item, 2) >= qm.ASK.BARRED then return pack("<BBxxI4", J.BARRED, reason, 0) .. qm.view_gone(reason) end
   if is_pre_queue(h) then
     return qm.place_give(R, item, reason, line_max)
   end
   if qm.place_refused(R, "i", item, PLACE, h.ip_cap) then
     return pack("<BBxxI4", J.IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
-  if qm.line_size(R) >= line_max then return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason) end
+  if qm.line_size(R) >= line_max then return qm.line_full(R, reason, line_max) end
   return create(R, item, batch, reason)
 end
 

@@ -1,6 +1,7 @@
 -- Purpose: Makes a room: header, configuration, fact room_created. Nothing happens when the id is in use.
 -- Keys: header
--- Args: gen · epoch · actor (JSON string) · salt (16 bytes) · config (JSON object) · then pairs field, JSON value
+-- Args: gen · epoch · actor (JSON string, more members may follow) · salt (16 bytes) · config (JSON object) · then pairs
+--   field, JSON value
 -- Returns: code, outcome (1 created, 0 exists, 2 generation not above the last one), gen, cfg_ver, seq, epoch
 -- Errors: FENCED, BUSY (the facts of the deleted generation are not in the journal yet)
 -- Facts: room_created

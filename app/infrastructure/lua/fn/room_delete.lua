@@ -1,6 +1,6 @@
 -- Purpose: Ends a room's generation. The header stays as a tombstone; `collect` unlinks what the generation left.
 -- Keys: header
--- Args: actor (JSON string)
+-- Args: actor (JSON string, more members may follow)
 -- Returns: code, gen, seq, epoch, waiting, passes, sessions, places in the pre-queue
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: room_deleted

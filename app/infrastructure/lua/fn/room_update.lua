@@ -1,7 +1,7 @@
 -- Purpose: Changes fields of a room, those that differ from the stored ones.
 -- Keys: header
--- Args: gen (0 = any) · actor (JSON string) · why (JSON string) · number of expected fields · then pairs field, JSON
---   value, first those that must hold now, then the new ones
+-- Args: gen (0 = any) · actor (JSON string, more members may follow) · why (JSON string) · number of expected fields ·
+--   then pairs field, JSON value, first those that must hold now, then the new ones
 -- Returns: code, background (1 = only state and rate), gen, cfg_ver, seq to wait for, epoch, places in the
 --   pre-queue, names of changed fields…
 -- Errors: NOHEADER, NOROOM, STALE, FENCED, CONFLICT (an expected field differs), BUSY (another opening time while the

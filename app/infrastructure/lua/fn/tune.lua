@@ -1,7 +1,7 @@
 -- Purpose: Sets the rate that autotune found, if everything it rests on still holds (ENG-224).
 -- Keys: header
 -- Args: gen · cfg_ver · epoch of the leader · rate that was seen · new rate · ms that a person's rate stays untouched ·
---   figures (JSON object)
+--   figures (JSON object) · actor (JSON string, further members may follow)
 -- Returns: code, outcome (0 something it rests on has changed, 1 set, 3 a later leader has decided), seq, epoch
 -- Errors: NOHEADER, NOROOM, STALE, FENCED
 -- Facts: room_updated with why autotune
@@ -24,7 +24,7 @@ qm.fn("tune", { "allow-oom" }, function(keys, args)
     outcome = OVERTAKEN
   elseif may_tune(R, tonumber(args[4]), tonumber(args[6])) then
     outcome = SET
-    seq = qm.room_change(R, { { "rate_per_minute", args[5] } }, true, '"system"', '"autotune"', args[7])
+    seq = qm.room_change(R, { { "rate_per_minute", args[5] } }, true, args[8], '"autotune"', args[7])
   end
   qm.room_close(R)
   return { qm.CODE.OK, outcome, seq, R.h.epoch }

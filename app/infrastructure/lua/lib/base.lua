@@ -34,7 +34,7 @@ qm.REASON = {
 qm.VIEW = {
   WAITING = 1, PAUSED = 2, SCHEDULED = 3, PASSED = 4, AT_CAPACITY = 5, ACTIVE = 6, BYPASS = 7, GONE = 8,
 }
-qm.JOIN = { EXISTING = 0, CREATED = 1, BYPASS = 2, IDENTITY_LIMIT = 3, LINE_FULL = 4, PRE_IDENTITY_LIMIT = 5 }
+qm.JOIN = { EXISTING = 0, CREATED = 1, BYPASS = 2, IDENTITY_LIMIT = 3, LINE_FULL = 4, PRE_IDENTITY_LIMIT = 5, BARRED = 6 }
 qm.VERDICT = { QUEUE = 0, BYPASS = 1, NOT_TARGETED = 2, SESSION = 3, ADMITTED = 4 }
 
 -- Flag, Why, Released, PromotedBy of domain/layout.py and domain/facts.py.
@@ -44,7 +44,7 @@ qm.RELEASED = { CLAIM_OVER = 1, ABSENT = 2 }
 qm.BY = { TICK = 1, JOIN = 2, FLUSH = 3 }
 
 -- Flag byte of an item: what the caller wants of it.
-qm.ASK = { LOOSE = 1, TOLD = 2, SEEN = 4, COVERED = 8, BIND = 16, FROM = 32, ALIKE = 64 }
+qm.ASK = { LOOSE = 1, TOLD = 2, SEEN = 4, COVERED = 8, BIND = 16, FROM = 32, ALIKE = 64, BARRED = 128 }
 
 local binders, bound = {}, false
 

@@ -60,7 +60,9 @@ end
 -- True when the item's token names a running session that is this request's.
 function qm.runs_session(R, item, tail)
   local presented, gen, n = qm.item_token(item)
-  if presented ~= qm.PRESENTED.VALID or gen ~= R.h.gen or n < 1 or n > R.h.last_ticket then return false end
+  if presented < qm.PRESENTED.VALID or gen ~= R.h.gen then return false end
+  if presented == qm.PRESENTED.HANDLE then n = qm.handle_find(R, item, tail) or 0 end
+  if n < 1 or n > R.h.last_ticket then return false end
   local rec = qm.ticket_get(R, n)
   if not rec or byte(rec, 1) ~= qm.T.ACTIVE then return false end
   local door = qm.door_get(R, n)

@@ -75,6 +75,16 @@ function qm.line_size(R)
   return qm.waiting_told(R) + qm.pre(R).live
 end
 
+-- Answer to a newcomer for whom there is no room (ENG-294): in the line, or with `line_max` 0 in the live store. It is
+-- remembered for a minute, for whoever watches the room.
+function qm.line_full(R, reason, line_max)
+  if not R.is_full then
+    R.is_full = true
+    call("SET", R.p .. "full", line_max > 0 and "line" or "memory", "PX", 60000)
+  end
+  return pack("<BBxxI4", qm.JOIN.LINE_FULL, reason, 0) .. qm.view_gone(reason)
+end
+
 -- Overwrites the bytes of place p's record from offset `at` on.
 function qm.place_put(R, p, at, bytes)
   local k, i = qm.place(p)

@@ -1,7 +1,10 @@
 -- Holders of places in the pre-queue: what they are told, how they come and go. Records and keys: lib/places.lua.
 
-local call, sub, char, pack
-qm.bind(function() call, sub, char, pack = redis.call, string.sub, string.char, struct.pack end)
+local call, sub, char, gsub, pack, sha1hex, tonumber_
+qm.bind(function()
+  call, sub, char, gsub = redis.call, string.sub, string.char, string.gsub
+  pack, sha1hex, tonumber_ = struct.pack, redis.sha1hex, tonumber
+end)
 
 local T, PHASE, REASON, V, J = qm.T, qm.PHASE, qm.REASON, qm.VIEW, qm.JOIN
 
@@ -31,10 +34,16 @@ function qm.place_seen(R, p, rec)
   if n > 0 then qm.ticket_put(R, n, 4, pack("<I4", R.ds)) end
 end
 
--- Gives the next place, whose owner's record bytes are `owner` (net u16, address 8, cookie, strict, loose 16 each) and whose readable
--- address is `ip`. Returns the seq to wait for and the view.
-local function place_create(R, handle, ip, owner)
-  local h, pre = R.h, qm.pre(R)
+-- Handle of the place whose owner's cookie has the digest `cookie`: as random as the cookie is, and telling nothing of it.
+local function handle_of(cookie)
+  local hex = sub(sha1hex("qm:handle\0" .. cookie), 1, 32)
+  return (gsub(hex, "..", function(pair) return char(tonumber_(pair, 16)) end))
+end
+
+-- Gives the next place. `owner`: its record bytes of its owner (net u16, address 8, cookie, strict, loose 16 each); `ip`:
+-- his readable address. Returns the seq to wait for and the view.
+local function place_create(R, ip, owner)
+  local h, pre, handle = R.h, qm.pre(R), handle_of(sub(owner, 11, 26))
   local p = h.places + 1
   h.places, h.now_joins, pre.live = p, h.now_joins + 1, pre.live + 1
   local seq = qm.fact(R, qm.FACT.PREJOINED, pack("<I4", p) .. ip .. handle .. owner)
@@ -76,9 +85,9 @@ function qm.place_give(R, item, reason, line_max)
     return pack("<BBxxI4", J.PRE_IDENTITY_LIMIT, reason, 0) .. qm.view_gone(reason)
   end
   if qm.line_size(R) >= line_max then
-    return pack("<BBxxI4", J.LINE_FULL, reason, 0) .. qm.view_gone(reason)
+    return qm.line_full(R, reason, line_max)
   end
-  local seq, view = place_create(R, sub(item, -16), sub(item, 29, 44), sub(item, PLACE, LAST))
+  local seq, view = place_create(R, sub(item, 29, 44), sub(item, PLACE, LAST))
   return pack("<BBxxI4", J.CREATED, reason, seq) .. view
 end
 

@@ -20,20 +20,49 @@ function qm.ring_note(R, n)
   R.ring[#R.ring + 1] = n
 end
 
-local function forget_times(R, n)
+-- Zeroes the times of `count` neighbours from n on, which are in one chunk; one that lives again keeps them.
+local function forget_times(R, n, count)
   local k, i = qm.place(n)
-  local key = R.g .. "t" .. k
-  local state = call("GETRANGE", key, i * TICKET_BYTES, i * TICKET_BYTES)
-  if state == "" then return call("HDEL", R.g .. "lt", n) end
-  if qm.is_live(byte(state)) then return end
-  call("SETRANGE", key, i * TICKET_BYTES + 8, NOTHING)
-  if n <= R.h.head then call("SETRANGE", R.g .. "d" .. k, i * DOOR_BYTES, NOTHING) end
+  local key, from = R.g .. "t" .. k, i * TICKET_BYTES
+  local block, parts = call("GETRANGE", key, from, from + count * TICKET_BYTES - 1), {}
+  if block == "" then
+    for j = 0, count - 1 do call("HDEL", R.g .. "lt", n + j) end
+    return
+  end
+  for at = 1, #block, TICKET_BYTES do
+    if qm.is_live(byte(block, at)) then
+      parts[#parts + 1] = sub(block, at, at + TICKET_BYTES - 1)
+    else
+      parts[#parts + 1] = sub(block, at, at + 7)
+      parts[#parts + 1] = NOTHING
+      parts[#parts + 1] = sub(block, at + 14, at + TICKET_BYTES - 1)
+    end
+  end
+  call("SETRANGE", key, from, concat(parts))
+  for j = 0, count - 1 do
+    local is_over = not qm.is_live(byte(block, j * TICKET_BYTES + 1))
+    if is_over and n + j <= R.h.head then call("SETRANGE", R.g .. "d" .. k, (i + j) * DOOR_BYTES, NOTHING) end
+  end
+end
+
+-- Zeroes the times of the tickets whose numbers are in `old` (u32 each).
+local function forget_all(R, old)
+  local first, count
+  for at = 1, #old - 3, 4 do
+    local n = unpack_("<I4", old, at)
+    if first and n == first + count and qm.place(n) == qm.place(first) then
+      count = count + 1
+    else
+      if first then forget_times(R, first, count) end
+      first, count = n, 1
+    end
+  end
+  if first then forget_times(R, first, count) end
 end
 
 local function write_run(R, place, numbers)
   local key, from = R.g .. "lp", place * 4
-  local old = call("GETRANGE", key, from, from + #numbers * 4 - 1)
-  for at = 1, #old - 3, 4 do forget_times(R, (unpack_("<I4", old, at))) end
+  forget_all(R, call("GETRANGE", key, from, from + #numbers * 4 - 1))
   for i = 1, #numbers do numbers[i] = pack("<I4", numbers[i]) end
   call("SETRANGE", key, from, concat(numbers))
 end
@@ -42,6 +71,7 @@ end
 function qm.ring_save(R)
   local h, ended, from = R.h, R.ring, 1
   if not ended then return end
+  table.sort(ended) -- so that neighbours go together, now and when they are overwritten
   while from <= #ended do
     local place, run = h.ended % PLACES, {}
     while from <= #ended and place + #run < PLACES do

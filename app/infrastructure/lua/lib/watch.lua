@@ -7,7 +7,7 @@ function qm.auto_watch(h, joins, second)
   if state == qm.S.BYPASS then
     holds = joins >= h.auto_joins
   elseif state == qm.S.ACTIVE then
-    holds = joins < h.auto_joins and qm.waiting(h) == 0
+    holds = joins < h.auto_joins -- nobody waiting: qm.auto_disturb
   end
   if not holds then
     h.auto_since = 0

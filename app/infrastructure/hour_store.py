@@ -1,0 +1,84 @@
+"""Records of rooms' hours: read from the live store, kept in Postgres, read again for reports.
+
+Not here: when they are kept (services/hour_keeper.py), what a record is (domain/hour_record.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.core.ids import RoomId
+from app.domain.hour_record import HourRecord, read_hour
+from app.infrastructure.engine_pack import RoomCode
+from app.infrastructure.keys import RoomKeys
+from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.queries import QUERIES
+
+_WAIT: Final = struct.Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class RoomHour:
+    """The record of one hour of one generation of a room."""
+
+    room_id: str
+    generation: int
+    record: HourRecord
+
+
+class LiveHours:
+    """Records in the live store. Raises StorageUnavailable."""
+
+    def __init__(self, prefix: str, loader: LuaLoader) -> None:
+        self._prefix = prefix
+        self._loader = loader
+
+    async def read(self, room_ids: Sequence[RoomId], drop: dict[RoomId, list[int]]) -> dict[RoomId, list[RoomHour]]:
+        """Records of rooms that answer, the running hour first. ``drop``: hours of a room that are kept elsewhere."""
+        calls = [("hours", RoomKeys(self._prefix, one).header, *drop.get(one, ())) for one in room_ids]
+        found: dict[RoomId, list[RoomHour]] = {}
+        for room_id, reply in zip(room_ids, await self._loader.call_many(calls), strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            if reply[0] == RoomCode.OK:
+                _, generation, *records = reply
+                read = map(read_hour, records)
+                found[room_id] = [RoomHour(room_id, generation, record) for record in read if record is not None]
+        return found
+
+
+class HourStore:
+    """Records in Postgres. Raises StorageUnavailable."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+
+    async def keep(self, hours: Sequence[RoomHour]) -> None:
+        """Write records; writing one again does no harm."""
+        rows = [(hour.room_id, hour.generation, *_columns(hour.record)) for hour in hours]
+        if rows:
+            await self._postgres.execute(QUERIES["hours_keep"], *(list(column) for column in zip(*rows, strict=True)))
+
+    async def read(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[RoomHour]:
+        """Records of the hours from ``first`` up to and without ``end``, by room and hour. None = all rooms."""
+        rooms = None if room_ids is None else list(room_ids)
+        rows = await self._postgres.fetch(QUERIES["hours_read"], first, end, rooms)
+        return [RoomHour(row["room"], row["gen"], _record(row)) for row in rows]
+
+
+def _columns(record: HourRecord) -> tuple[Any, ...]:
+    return (
+        record.hour, record.since, record.covered_ms, record.joins, record.passes, record.peak_depth,
+        record.peak_active, record.samples, record.depth_sum, record.blocked, record.warned, record.waits,
+        record.wait_sum_ms, record.wait_max_ms, b"".join(_WAIT.pack(*pair) for pair in record.kept),
+    )  # fmt: skip
+
+
+def _record(row: Any) -> HourRecord:
+    names = [name for name in HourRecord.__slots__ if name != "kept"]
+    kept = tuple(_WAIT.iter_unpack(row["kept"]))
+    return HourRecord(**{name: row[name] for name in names}, kept=kept)

@@ -1,0 +1,103 @@
+"""Audit trail and timeline in Postgres: written in the transaction that journals the acts, read by the admin API.
+
+Not here: what is noted and in which words (domain/notes.py). Source: ADM-195, ADM-196, ADM-245 … ADM-252, ADM-260.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+import ujson
+
+from app.core.ids import RoomId
+from app.domain.facts import UnknownFact
+from app.domain.notes import Note, notes_of
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.queries import QUERIES
+
+if TYPE_CHECKING:
+    from app.infrastructure.postgres import PooledLink
+
+KEPT_MS: Final = 86_400_000
+"""Life of a mark (ADM-196)."""
+MARKS_MAX: Final = 10_000
+"""Most marks of one answer."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """Filters of the audit trail; None = not asked for. Times are epoch ms, ``before`` an id."""
+
+    room: str | None = None
+    action: str | None = None
+    actor: str | None = None
+    start: int | None = None
+    end: int | None = None
+    ok: bool | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+async def config_before(link: PooledLink, room: RoomId, gen: int) -> dict[str, Any]:
+    """The room's configuration as journaled so far; {} when there is none."""
+    raw = await link.fetchval(QUERIES["notes_config_before"], room, gen)
+    config: dict[str, Any] = ujson.loads(raw) if isinstance(raw, str) else raw or {}
+    return config
+
+
+async def note(link: PooledLink, room: RoomId, row: tuple[int, int, int, bytes], before: dict[str, Any]) -> None:
+    """Write the notes of one fact, ``row``: type, lv, at, body. ``before``: see ``notes_of``."""
+    kind, lv, at, body = row
+    try:
+        notes = notes_of(kind, lv, at, body, before)
+    except (UnknownFact, LookupError, TypeError, ValueError):
+        # A fact of a later build is journaled all the same: what this build cannot word must not stop the room.
+        log.exception("act_not_noted", room=room, type=kind, lv=lv)
+        return
+    if notes:
+        await link.execute(QUERIES["notes_audit"], *_audit_columns(notes), room)
+    marks = [each for each in notes if each.mark]
+    if marks:
+        columns = [[each.at for each in marks], [each.mark for each in marks], [each.text for each in marks]]
+        await link.execute(QUERIES["notes_marks"], *columns, [str(each.actor) for each in marks], room)
+
+
+def _audit_columns(notes: Sequence[Note]) -> list[list[Any]]:
+    return [
+        [note.at for note in notes],
+        [str(note.actor) for note in notes],
+        [note.actor.kind for note in notes],
+        [note.actor.ident for note in notes],
+        [note.actor.role for note in notes],
+        [note.action for note in notes],
+        [note.detail for note in notes],
+        [note.actor.ip for note in notes],
+        [note.actor.instance for note in notes],
+    ]
+
+
+class NotesStore:
+    """Reads both, and drops old marks. Every method raises StorageUnavailable."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+
+    async def audit(self, query: AuditQuery) -> list[dict[str, Any]]:
+        """Entries, newest first."""
+        filters = (query.room, query.action, query.actor, query.start, query.end, query.ok, query.before, query.limit)
+        return [dict(row) for row in await self._postgres.fetch(QUERIES["notes_read_audit"], *filters)]
+
+    async def marks(self, room: RoomId | None, start: int, end: int | None) -> list[dict[str, Any]]:
+        """Marks of a room, or of all, oldest first."""
+        rows = await self._postgres.fetch(QUERIES["notes_read_marks"], room, start, end, MARKS_MAX)
+        return [dict(row) for row in rows]
+
+    async def drop_marks(self, before: int) -> bool:
+        """Delete some marks older than ``before``; True = there may be more."""
+        done = await self._postgres.execute(QUERIES["notes_drop_marks"], before)
+        return done == "DELETE 1000"

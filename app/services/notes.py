@@ -1,0 +1,165 @@
+"""Reading of the audit trail and of rooms' timelines: the questions of the admin API, and the files it gives.
+
+Not here: what is noted (domain/notes.py), where (infrastructure/notes_store.py). Source: ADM-195, ADM-260 … ADM-265.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from app.core.clock import wall_ms
+from app.core.errors import InvalidField, NoRoom
+from app.core.ids import RoomId
+from app.infrastructure.notes_store import KEPT_MS, AuditQuery, NotesStore
+from app.infrastructure.room_directory import RoomDirectory
+
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 1000
+COLUMNS: Final = (
+    "id", "ts", "tsIso", "actor", "actorKind", "actorId", "role", "action", "roomId", "detail", "ok", "ip", "instance",
+)  # fmt: skip
+AUDIT_PARAMETERS: Final = frozenset({"roomId", "action", "actor", "from", "to", "ok", "limit", "before", "format"})
+TIMELINE_PARAMETERS: Final = frozenset({"roomId", "from", "to"})
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Notes:
+    """Answers about what was noted. Raises BadRequest, NoRoom, StorageUnavailable."""
+
+    def __init__(self, store: NotesStore, rooms: RoomDirectory) -> None:
+        self._store = store
+        self._rooms = rooms
+
+    async def audit(self, query: AuditQuery) -> dict[str, Any]:
+        """A page of entries, newest first, and the cursor of the next one (ADM-260)."""
+        rows = await self._store.audit(replace(query, limit=query.limit + 1))
+        entries = [_entry(row) for row in rows[: query.limit]]
+        more = len(rows) > query.limit
+        return {"entries": entries, "next": str(entries[-1]["id"]) if more else None}
+
+    async def audit_csv(self, query: AuditQuery) -> AsyncIterator[str]:
+        """All matching entries as CSV, a piece at a time, whatever their number (ADM-261)."""
+        yield _csv_line(COLUMNS)
+        before = query.before
+        while True:
+            rows = await self._store.audit(replace(query, before=before, limit=LIMIT_MAX))
+            if rows:
+                yield "".join(_csv_line(_cells(_entry(row))) for row in rows)
+                before = rows[-1]["id"]
+            if len(rows) < LIMIT_MAX:
+                return
+
+    async def timeline(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Marks of one room, or of all, of the last 24 h (ADM-195)."""
+        room = parameters.get("roomId")
+        start, end = _time(parameters, "from"), _time(parameters, "to")
+        if room is not None and await self._rooms.find(room) is None:
+            raise NoRoom
+        oldest = wall_ms() - KEPT_MS
+        rows = await self._store.marks(None if room is None else RoomId(room), max(oldest, start or 0), end)
+        return {"items": [_mark(row) for row in rows]}
+
+
+def audit_query(parameters: Mapping[str, str]) -> AuditQuery:
+    """Filters of the query's parameters. Raises InvalidField."""
+    return AuditQuery(
+        room=parameters.get("roomId"),
+        action=parameters.get("action"),
+        actor=parameters.get("actor"),
+        start=_time(parameters, "from"),
+        end=_time(parameters, "to"),
+        ok=_flag(parameters, "ok"),
+        before=_number(parameters, "before", 1, 2**63 - 1),
+        limit=_number(parameters, "limit", 1, LIMIT_MAX) or LIMIT_DEFAULT,
+    )
+
+
+def is_csv(parameters: Mapping[str, str]) -> bool:
+    """Tell whether a file is asked for. Raises InvalidField for another format."""
+    wanted = parameters.get("format", "json")
+    if wanted not in ("json", "csv"):
+        raise InvalidField("format", "format must be json or csv")
+    return wanted == "csv"
+
+
+def _time(parameters: Mapping[str, str], name: str) -> int | None:
+    """Epoch ms of a parameter: ms, or ISO 8601 with a zone."""
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidField(name, f"{name} must be a time", code="invalid_time")
+    return round(moment.timestamp() * 1000)
+
+
+def _number(parameters: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
+        raise InvalidField(name, f"{name} must be a whole number from {low} to {high}")
+    return int(text)
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool | None:
+    text = parameters.get(name)
+    if text not in (None, "true", "false"):
+        raise InvalidField(name, f"{name} must be true or false")
+    return None if text is None else text == "true"
+
+
+def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "ts": row["ts"],
+        "actor": row["actor"],
+        "actorKind": row["actor_kind"],
+        "actorId": row["actor_id"],
+        "role": row["role"],
+        "action": row["action"],
+        "roomId": row["room"],
+        "detail": row["detail"],
+        "ok": row["ok"],
+        "ip": row["ip"],
+        "instance": row["instance"],
+    }
+
+
+def _mark(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": str(row["id"]),
+        "ts": row["ts"],
+        "roomId": row["room"],
+        "kind": row["kind"],
+        "text": row["text"],
+        "actor": row["actor"],
+    }
+
+
+def _cells(entry: Mapping[str, Any]) -> list[str]:
+    moment = datetime.fromtimestamp(entry["ts"] / 1000, UTC).isoformat(timespec="milliseconds")
+    shown = {**entry, "tsIso": moment.replace("+00:00", "Z"), "ok": "true" if entry["ok"] else "false"}
+    return [_harmless(shown[name]) for name in COLUMNS]
+
+
+def _harmless(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula (ADM-262)."""
+    text = "" if value is None else str(value)
+    return "'" + text if isinstance(value, str) and text.startswith(_FORMULA) else text
+
+
+def _csv_line(cells: Any) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue()

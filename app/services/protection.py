@@ -1,0 +1,216 @@
+"""Bot protection: who asks for a place is scored from what this server sees, and what the score leads to.
+
+It refuses places, never the way into the site. Belongs here: mode, memory of addresses, outcome, counting. Not here:
+the signs and their weights (domain/bot_signals.py), the refusal itself (join.py). It asks no store; its memory is that
+of the rate limiter, of the size RATE_LIMIT_MAX_KEYS. Source: VIS-191 … VIS-207.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from app.core.clock import wall_ms
+from app.domain.bot_signals import (
+    BURST,
+    REPEATS,
+    Look,
+    Signal,
+    is_machine_cadence,
+    is_spread,
+    score_of,
+)
+from app.domain.client_address import Note
+from app.domain.net_ranges import Network, RangeSet
+from app.domain.protection_mode import ProtectionMode
+from app.infrastructure.engine_results import JoinAnswer, JoinCode, ViewState
+from app.infrastructure.rate_limiter import RateLimiter
+from app.services.visitor_counts import VisitorCounts
+from app.services.visitor_proof import Visitor
+from app.services.visitor_room import VisitorRoom
+
+REPEATS_WITHIN_MS: Final = 600_000
+_BURST_BUDGET: Final = "join"
+_COUNT_ONLY: Final = 1_000_000
+"""A limit that nobody reaches, to count joins where JOIN_LIMIT_PER_MIN is off."""
+_COOKIE: Final = 1 << 16
+_AGENT: Final = _COOKIE - 1
+_TIME_SHIFT: Final = 17
+_AGENT_SHOWN: Final = 200
+
+
+class Outcome(StrEnum):
+    """What became of a scored join; also the names of its counters."""
+
+    OK = "ok"
+    WARNED = "warned"
+    WOULD_BLOCK = "wouldBlock"
+    BLOCKED = "blocked"
+    CRAWLER = "crawlers"
+    ALLOW_LISTED = "allowListed"
+
+
+class Asker(NamedTuple):
+    """What a join brings besides its visitor."""
+
+    look: Look
+    is_alike: bool
+    """Visitors of this peer cannot be told apart: an undeclared proxy (VIS-023)."""
+    joins: int | None
+    """Joins of the address in this minute, this one included; None = not counted, the limit is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is thought of one join, before it is known whether it asks for a new place."""
+
+    outcome: Outcome
+    score: int = 0
+    signals: tuple[Signal, ...] = ()
+
+    @property
+    def is_barred(self) -> bool:
+        """No new place is given."""
+        return self.outcome is Outcome.BLOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One line of the list of recent decisions."""
+
+    at: int
+    """Epoch ms."""
+    room_id: str
+    address: str
+    agent: str
+    score: int
+    outcome: Outcome
+    signals: tuple[Signal, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Members as the admin API shows them (ADM-198)."""
+        return {
+            "ts": self.at,
+            "roomId": self.room_id,
+            "address": self.address,
+            "userAgent": self.agent,
+            "score": self.score,
+            "outcome": self.outcome,
+            "signals": list(self.signals),
+        }
+
+
+_ALLOWED: Final = Assessment(Outcome.ALLOW_LISTED)
+_CRAWLER: Final = Assessment(Outcome.CRAWLER)
+_NEW_PLACE: Final = frozenset(
+    {
+        JoinCode.CREATED, JoinCode.BARRED, JoinCode.IDENTITY_LIMIT, JoinCode.PRE_IDENTITY_LIMIT, JoinCode.LINE_FULL,
+    }
+)  # fmt: skip
+"""Outcomes of joins that asked for a place; the others had one, or need none."""
+
+
+class Protection:
+    """Judges joins of one web worker."""
+
+    def __init__(
+        self,
+        *,
+        mode: str,
+        warn_at: int,
+        block_at: int,
+        allowed: Iterable[Network],
+        limiter: RateLimiter,
+        counts: VisitorCounts,
+    ) -> None:
+        """The settings PROTECTION_MODE, _WARN_AT, _BLOCK_AT and _ALLOW_IPS."""
+        self._mode = ProtectionMode(mode)
+        self._warn_at = warn_at
+        self._block_at = block_at
+        self._allowed = RangeSet(allowed)
+        self._limiter = limiter
+        self._counts = counts
+        self._lines: dict[str, tuple[int, int, int]] = {}
+        """By room: generation, latest number, and people before it when it was given."""
+
+    def assess(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> Assessment | None:
+        """Think about one join. ``has_cookie``: it brings a good token of the room (VIS-202).
+
+        None: nothing is scored.
+        """
+        own = room.room.config.protection
+        mode = self._mode if own is None else own.mode
+        if mode is ProtectionMode.OFF:
+            return None
+        if self._allowed and visitor.client.packed in self._allowed:
+            return _ALLOWED
+        if asker.look.crawler and not asker.look.is_declared:
+            return _CRAWLER
+        of_address = self._of_address(room, visitor, asker, has_cookie=has_cookie)
+        score, signals = score_of(asker.look, of_address, has_cookie=has_cookie, block_at=self._block_at)
+        outcome = Outcome.OK if score < self._warn_at else Outcome.WARNED
+        if score > self._block_at:
+            outcome = Outcome.BLOCKED if mode is ProtectionMode.ENFORCE else Outcome.WOULD_BLOCK
+        return Assessment(outcome, score, tuple(signals))
+
+    def note(self, room: VisitorRoom, visitor: Visitor, assessed: Assessment, answer: JoinAnswer) -> None:
+        """Count a join that asked for a new place, and remember the ticket it got."""
+        if answer.code not in _NEW_PLACE:
+            return
+        view = answer.view
+        if view is not None and view.state is ViewState.WAITING:
+            self._lines[room.id] = (answer.generation, view.ticket, view.ahead)
+            self._limiter.trace("places", _in_room(room, visitor), view.ticket)
+        is_scored = assessed.outcome not in (Outcome.CRAWLER, Outcome.ALLOW_LISTED)
+        self._count(room.id, assessed, is_scored=is_scored)
+        if assessed.outcome is not Outcome.OK or assessed.signals:
+            self._counts.decisions.append(_decision(room, visitor, assessed))
+
+    def _count(self, room_id: str, assessed: Assessment, *, is_scored: bool) -> None:
+        names = [assessed.outcome] if assessed.outcome is not Outcome.OK else []
+        if assessed.score >= self._warn_at and assessed.outcome is not Outcome.WARNED and is_scored:
+            names.append(Outcome.WARNED)
+        self._counts.protection(room_id, names, assessed.signals, is_scored=is_scored)
+
+    def _of_address(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> list[Signal]:
+        """The signs that the address gives by what it did before."""
+        found: list[Signal] = []
+        key, limiter = visitor.client.key, self._limiter
+        now_ms = limiter.now_ms()
+        mark = crc32(visitor.agent) & _AGENT | (_COOKIE if has_cookie else 0)
+        earlier = limiter.trace("asks", key, now_ms << _TIME_SHIFT | mark)
+        if visitor.client.note & Note.FORWARDED and not asker.is_alike:
+            found.append(Signal.FORGED_FORWARDED)
+        if earlier:
+            since = now_ms - REPEATS_WITHIN_MS
+            alike = sum(word & (_COOKIE | _AGENT) == mark and word >> _TIME_SHIFT >= since for word in earlier)
+            if not has_cookie and alike >= REPEATS - 1:
+                found.append(Signal.COOKIELESS_REPEAT)
+            if is_machine_cadence((now_ms, *(word >> _TIME_SHIFT for word in earlier)), now_ms):
+                found.append(Signal.MACHINE_CADENCE)
+            if self._is_spread(room, visitor):
+                found.append(Signal.ADDRESS_SPREAD)
+        joins = asker.joins
+        if joins is None:
+            joins = _COUNT_ONLY - limiter.take(_BURST_BUDGET, key, _COUNT_ONLY).remaining
+        if joins > BURST:
+            found.append(Signal.JOIN_BURST)
+        return found
+
+    def _is_spread(self, room: VisitorRoom, visitor: Visitor) -> bool:
+        generation, last, ahead = self._lines.get(room.id, (0, 0, 0))
+        if generation != room.room.generation:
+            return False
+        return is_spread(self._limiter.traced("places", _in_room(room, visitor)), last, ahead)
+
+
+def _decision(room: VisitorRoom, visitor: Visitor, assessed: Assessment) -> Decision:
+    agent, address = visitor.agent[:_AGENT_SHOWN].decode("utf-8", "replace"), visitor.client.address
+    return Decision(wall_ms(), room.id, address, agent, assessed.score, assessed.outcome, assessed.signals)
+
+
+def _in_room(room: VisitorRoom, visitor: Visitor) -> bytes:
+    return b"%b %d %b" % (room.id.encode(), room.room.generation, visitor.client.key)
