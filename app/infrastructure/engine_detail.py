@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.domain.hour_record import HourRecord, read_hour
 
+_HOURLY: Final = ("warned", "blocked")
 _PROTECTION: Final = "protection."
 """As in services/visitor_counts.py."""
 
@@ -38,4 +39,5 @@ def read_detail(parts: Sequence[Any]) -> RoomDetail:
     }
     records = tuple(record for record in map(read_hour, hours) if record is not None)
     protection = {name.removeprefix(_PROTECTION): n for name, n in counts.items() if name.startswith(_PROTECTION)}
+    protection.update((name, counts[name]) for name in _HOURLY if name in counts)
     return RoomDetail(rules, records, protection)

@@ -20,7 +20,10 @@ from app.services.visitor_counts import MAX_ORIGIN_PAIRS, MAX_UNKNOWN_ROOMS, Cou
 
 EVERY_SEC: Final = 5.0
 """How often counts that did not change are shown again, lest they count as those of a dead instance."""
-SHOWN: Final = tuple(one for one in Counted if one is not Counted.SHARED_SESSIONS)
+SHOWN: Final = (
+    Counted.UNKNOWN_ROOM_CHECKS, Counted.BLOCKED_RETURN_URLS, Counted.REFUSED_ORIGIN_CHECKS,
+    Counted.REFUSED_KEY_CHECKS, Counted.RATE_LIMITED_CHECKS, Counted.REJECTED_TOKENS, Counted.CHECKS_WITHOUT_URL,
+)  # fmt: skip
 """Members of ``counters`` (OBS-033)."""
 OUTCOMES: Final = ("scored", "warned", "wouldBlock", "blocked", "crawlers", "allowListed")
 

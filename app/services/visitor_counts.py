@@ -39,7 +39,10 @@ class Counted(StrEnum):
     BLOCKED = "blocked"
     """Joins that bot protection refused; counted by hour too (ENG-237)."""
     WARNED = "warned"
-    """Joins that it let through with a warning; counted by hour too."""
+    """Joins with a score from PROTECTION_WARN_AT on (VIS-193); counted by hour too."""
+
+
+_HOURLY: Final = frozenset({Counted.WARNED.value, Counted.BLOCKED.value})
 
 
 class RuleKey:
@@ -123,7 +126,8 @@ class VisitorCounts:
         names = [*outcomes, "scored"] if is_scored else list(outcomes)
         for name in names:
             self.protected[name] += 1
-            self.by_room[room_id, PROTECTION + name] += 1
+            # Two of them stand in the hours of the room under names of their own (Counted).
+            self.by_room[room_id, name if name in _HOURLY else PROTECTION + name] += 1
         for signal in signals:
             self.signals[signal] += 1
             self.by_room[room_id, f"{PROTECTION}signal.{signal}"] += 1

@@ -26,10 +26,12 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services import live
 from app.services.admin_health import AdminHealth
+from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
 from app.services.live import REVOKED, LiveFeed, Stream
 from app.services.room_object import room_object
 from app.services.sessions import Sessions
+from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_counts import VisitorCounts
 from tests.admin.conftest import House, Process
 
@@ -50,6 +52,7 @@ class Desk:
         settings = Settings(workers=1)
         runtime = Runtime(settings, "", "", "i:test", self.table.name, live.wall_ms(), 1, True)
         self.limiter = RateLimiter.attach(self.table.name, 0)
+        undeclared = UndeclaredPeers(self.limiter, settings)
         self.health = AdminHealth(
             runtime=runtime,
             valkey=valkey,
@@ -58,6 +61,9 @@ class Desk:
             rooms=process.service,
             limiter=self.limiter,
             keyring=keyring,
+            undeclared=undeclared,
+            edge_watch=EdgeWatch(self.limiter, settings, undeclared),
+            connections=ConnectionCap(self.limiter, settings),
             fleet=FleetCounts(VisitorCounts(), CounterBoard(valkey, process.prefix, "i:test", 0)),
         )
         self.feed = LiveFeed(rooms=process.service, health=self.health, sessions=self.sessions, workers=1)

@@ -89,7 +89,7 @@ async def test_it_only_counts_by_default(site: Site) -> None:
     assert (last(site).outcome, last(site).score > 70) == ("wouldBlock", True)
 
 
-@pytest.mark.req("VIS-192", "VIS-151", "VIS-195")
+@pytest.mark.req("VIS-192", "VIS-151", "VIS-195", "VIS-122")
 async def test_it_refuses_a_place_and_nothing_but_the_place(site: Site) -> None:
     rules = (UrlRule("r1", "protect", "/checkout*"),)
     await site.create(protection=ENFORCE, rules=rules)
@@ -140,20 +140,19 @@ async def test_it_decides_before_the_cap_of_the_address_and_in_the_pre_queue(sit
 
 
 @pytest.mark.req("VIS-192")
-@pytest.mark.parametrize(
-    ("server", "room", "status", "scored"),
-    [("enforce", None, 403, 1), ("enforce", MONITOR, 200, 1), ("enforce", OFF, 200, 0), ("monitor", None, 200, 1),
-     ("monitor", ENFORCE, 403, 1), ("off", None, 200, 0), ("off", ENFORCE, 403, 1)],
-)  # fmt: skip
-async def test_the_mode_of_a_room_goes_before_the_servers(
-    house: House, limiter: RateLimiter, server: str, room: Protection | None, status: int, scored: int
-) -> None:
-    site = Site(house, limiter, protection_mode=server)
-    await site.create(protection=room)
+async def test_the_mode_of_a_room_goes_before_the_servers(house: House, limiter: RateLimiter) -> None:
+    for number, (server, room, status, scored) in enumerate(
+        (
+            ("enforce", None, 403, 1), ("enforce", MONITOR, 200, 1), ("enforce", OFF, 200, 0),
+            ("monitor", None, 200, 1), ("monitor", ENFORCE, 403, 1), ("off", None, 200, 0), ("off", ENFORCE, 403, 1),
+        )
+    ):  # fmt: skip
+        site = Site(house, limiter, protection_mode=server)
+        await site.create(f"r{number}", protection=room)
 
-    assert (await bot(site).join()).status == status
-    assert totals(site).get("scored", 0) == scored
-    assert len(site.visitor.counts.decisions) == scored
+        assert (await bot(site).join(f"r{number}")).status == status
+        assert totals(site).get("scored", 0) == scored
+        assert len(site.visitor.counts.decisions) == scored
 
 
 @pytest.mark.req("ENG-046")
@@ -386,6 +385,9 @@ async def test_it_counts_for_the_whole_fleet_and_keeps_the_last_fifty(house: Hou
     assert shown["protectionCounts"] == {
         "scored": 54, "warned": 53, "wouldBlock": 0, "blocked": 53, "crawlers": 0, "allowListed": 0,
     }  # fmt: skip
+    detail = (await house.admin.figures([SHOP], detailed={SHOP}))[SHOP].detail
+    assert detail is not None
+    assert (detail.hours[-1].blocked, detail.hours[-1].warned) == (53, 53), "they stand in the hours of the room"
     assert len(recent) == 50
     assert recent[0].keys() == {"ts", "roomId", "address", "userAgent", "score", "outcome", "signals"}
     assert {one["userAgent"] for one in recent} == {"curl/8"}
