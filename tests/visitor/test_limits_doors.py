@@ -76,7 +76,7 @@ async def test_a_limited_client_stays_limited_while_others_come_by(house: House,
     assert (await limited.join()).status == 200, "another budget"
 
 
-@pytest.mark.req("VIS-073", "VIS-069")
+@pytest.mark.req("VIS-073")
 @pytest.mark.parametrize("group", [*LIMITS, "sse_per_ip", "sse_max_total", "rate_limit_max_keys"])
 @pytest.mark.parametrize("text", ["many", "1e3", "-5", "10 000"])
 def test_a_limit_that_is_no_number_starts_with_the_default_and_says_so(group: str, text: str) -> None:
@@ -202,7 +202,6 @@ FOREIGN: tuple[tuple[dict[str, str], bool], ...] = (
 )
 
 
-@pytest.mark.req("VIS-067")
 async def test_only_own_pages_join_leave_and_ask_for_notice(house: House, limiter: RateLimiter) -> None:
     site = Site(house, limiter, public_url="https://qm.example")
     await site.create(rate_per_minute=0)

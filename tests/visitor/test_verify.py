@@ -129,7 +129,7 @@ async def test_it_wants_the_key_in_its_header_and_counts_wrong_ones(house: House
     assert (await Connector(site, peer="192.0.2.20").send("/api/verify")).code == "missing_room"
 
 
-@pytest.mark.req("VIS-069")
+@pytest.mark.req("CFG-073")
 async def test_it_has_a_budget_of_its_own(house: House, limiter: RateLimiter) -> None:
     site = make(house, limiter, verify_limit_per_min=2)
     await site.create()
