@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := check
-.PHONY: check help run test test-slow fuzz lint format docs lock reqs bench bench-quick load demo clean
+.PHONY: check help run test test-slow fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean
 
 LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
@@ -38,6 +38,9 @@ test-slow: $(VENV)/dev.stamp ## the long forms too
 
 fuzz: $(VENV)/dev.stamp ## random plays on the engine and its model side by side (SECONDS=300, SEED of an earlier run)
 	@exec $(BIN)/python -m tests.model --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
+fuzz-api: $(VENV)/dev.stamp ## thousands of made-up requests to every route, against the API's own description
+	$(BIN)/python -m pytest -q tests/fuzz -m slow
 
 lint: $(VENV)/dev.stamp ## ruff, mypy, layers, dead code, generated references
 	$(BIN)/ruff check .

@@ -23,9 +23,11 @@ from blueprints.edge.router import EdgeRouter
 from blueprints.edge.state import EdgeState
 from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
 from blueprints.ops import Health
-from blueprints.visitor import assets, events, hot, leave, pages, snippet, verify
+from blueprints.visitor import assets, events, hot, leave, openapi, pages, snippet, verify
 
-BLUEPRINTS = (ops.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
+BLUEPRINTS = (ops.bp, openapi.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
+HOT_ROUTES = (hot.routes, leave.routes, verify.routes)
+"""Tables of the routes that are served at protocol level."""
 
 
 def create_app(runtime: Runtime) -> Sanic[Any, Any]:
@@ -65,9 +67,8 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     edge: EdgeState = app.ctx.edge
     edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
     edge.crowd = Crowd(qm.connections)
-    app.ctx.hot.extend(hot.routes(qm))
-    app.ctx.hot.extend(leave.routes(qm))
-    app.ctx.hot.extend(verify.routes(qm))
+    for routes in HOT_ROUTES:
+        app.ctx.hot.extend(routes(qm))
 
 
 async def _settle_memory(_app: Sanic[Any, Any]) -> None:

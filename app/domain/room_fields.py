@@ -61,6 +61,10 @@ class RoomField:
     role: Role = Role.OPERATOR
     also: tuple[Any, ...] = ()
     """Further spellings of the default."""
+    bounds: tuple[int, int] | None = None
+    """Least and greatest value of a whole number."""
+    nullable: bool = False
+    """Whether a whole number may be null."""
 
     @property
     def built(self) -> bool:
@@ -76,7 +80,8 @@ class RoomField:
 def _int(name: str, key: str, low: int, high: int, default: int | None, text: str, **more: Any) -> RoomField:
     nullable = more.pop("nullable", False)
     kind = f"integer {low}–{high}" + (" or null" if nullable else "")
-    return RoomField(name, key, kind, default, text, checks.integer(low, high, nullable=nullable), **more)
+    check = checks.integer(low, high, nullable=nullable)
+    return RoomField(name, key, kind, default, text, check, bounds=(low, high), nullable=nullable, **more)
 
 
 def _later(name: str, kind: str, default: Any, text: str, **more: Any) -> RoomField:

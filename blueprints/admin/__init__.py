@@ -7,15 +7,14 @@ from typing import Any, Final
 from sanic import Blueprint, Request, Sanic
 from sanic.response import HTTPResponse
 
-from blueprints.admin import events, line, lookup, me, notes, protection, rooms, session
+from blueprints.admin import events, line, lookup, me, notes, openapi, protection, rooms, session
 from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
-ROUTER: Final = Router(
-    (
-        *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
-        *protection.ROUTES,
-    )
+_DESCRIBED: Final = (
+    *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
+    *protection.ROUTES,
 )  # fmt: skip
+ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 
 bp = Blueprint("admin")
 

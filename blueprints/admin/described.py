@@ -1,0 +1,159 @@
+"""What the routes of ``/api/admin`` take and answer, for the OpenAPI document.
+
+Path, method, role and the names of query parameters are those of the routes' own table; here stands what that table
+does not say. Source: docs/spec/05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from app.domain.room_fields import BY_NAME, FIELDS
+from blueprints.admin import shapes
+from blueprints.admin.routing import Route
+from blueprints.openapi.document import Operations
+from blueprints.openapi.operation import JSON, NOBODY, STREAM, Answer, Operation, Parameter, json_answer
+from blueprints.openapi.shapes import ANY, TEXT, Shape, body_of, const, integer, maybe, ref, struct
+
+TAG: Final = "admin"
+ADMIN: Final = ("adminKey", "console")
+_CREDENTIAL: Final = (
+    "unauthorized", "credential_in_query", "too_many_auth_failures", "insufficient_role", "unknown_field",
+    "storage_unavailable",
+)  # fmt: skip
+"""Any admin route may answer these: the last one where a session cannot be confirmed."""
+_BODY: Final = ("bad_json",)
+_ROOM_CODES: Final = (
+    "bad_json", "conflicting_field", "not_in_this_build", "target_url_required", "opens_at_in_past",
+    *dict.fromkeys(row.error_code for row in FIELDS), "no_room", "stale_room",
+)  # fmt: skip
+_EMPTY: Final = body_of({})
+_RATE: Final = integer(0, 100_000)
+_SCHEDULE: Final[dict[str, Shape]] = {
+    "opensAt": {"type": ["string", "integer", "null"], "description": "ISO 8601 with zone, or epoch ms."},
+    "preQueueMaxPerIp": maybe(integer(1, 1_000_000)),
+}
+_TIME_TEXT: Final = "Epoch ms, or ISO 8601 with a zone."
+_QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
+    "ref": ("Ref that a visitor read out.", TEXT),
+    "q": ("Number or ref, whatever he read out.", TEXT),
+    "roomId": ("Of this room.", TEXT),
+    "action": ("Of this action.", TEXT),
+    "actor": ("By this person.", TEXT),
+    "from": (_TIME_TEXT, TEXT),
+    "to": (_TIME_TEXT, TEXT),
+    "ok": ("Done, or refused.", {"enum": ["true", "false"]}),
+    "limit": ("Entries of a page.", integer(1, 1000)),
+    "before": ("Cursor: `next` of the page before.", integer(1, 2**63 - 1)),
+    "format": ("As JSON, or all entries as a file.", {"enum": ["json", "csv"]}),
+    "ticket": ("One-use ticket of `POST /api/admin/sse-ticket`.", TEXT),
+}
+_PATH: Final = {"id": ("Room.", TEXT), "n": ("Number of a ticket, or its ref.", TEXT)}
+_CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
+
+
+def _read(summary: str, shape: Shape, *codes: str) -> Operation:
+    return Operation(summary, json_answer(shape), codes)
+
+
+def _act(summary: str, shape: Shape, *codes: str, body: Shape = _EMPTY, needs_body: bool = False) -> Operation:
+    return Operation(summary, json_answer(shape), (*_BODY, *codes), body=body, body_required=needs_body)
+
+
+_BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "me"): _read("Who is the caller?", shapes.ME),
+    ("GET", "health"): _read("State of this server", ref("AdminHealth")),
+    ("GET", "openapi.json"): _read("This document", ANY),
+    ("POST", "session"): replace(
+        _act("Sign in", shapes.SESSION, "csrf_required", "invalid_key_field", needs_body=True,
+             body=body_of({"key": {**TEXT, "minLength": 1, "maxLength": 512}})),
+        parameters=(_CSRF,),
+    ),
+    ("DELETE", "session"): Operation(
+        "Sign out", json_answer(struct({"ok": const(True)})), ("csrf_required",), (_CSRF,)
+    ),
+    ("POST", "sse-ticket"): _act("Ask for a ticket of the stream", shapes.SSE_TICKET),
+    ("GET", "events"): Operation(
+        "Live figures of all rooms", {200: Answer("Frames `stats` and `revoked`", {STREAM: TEXT})},
+        ("csrf_required", "too_many_streams"),
+    ),
+    ("GET", "rooms"): _read("All rooms", shapes.ROOMS),
+    ("POST", "rooms"): replace(
+        _act("Create a room, or change the fields that are sent", shapes.UPSERTED, *_ROOM_CODES,
+             body=shapes.ROOM_BODY, needs_body=True),
+        parameters=(Parameter("If-Match", "`etag` of the room as it was read.", place="header"),),
+    ),
+    ("GET", "rooms/<id>"): _read("One room", struct({"room": ref("Room")}), "no_room"),
+    ("DELETE", "rooms/<id>"): _act("End a room for good", shapes.DELETED, "no_room"),
+    ("POST", "rooms/<id>/pause"): _act("Let nobody in", shapes.SAVED, "no_room"),
+    ("POST", "rooms/<id>/resume"): _act("Let people in again", shapes.SAVED, "no_room"),
+    ("POST", "rooms/<id>/state"): _act(
+        "Set the state", shapes.SAVED, "no_room", "invalid_state", body=body_of({"state": shapes.STATES}),
+        needs_body=True,
+    ),
+    ("POST", "rooms/<id>/rate"): _act(
+        "Set the pace", shapes.SAVED, "no_room", "invalid_rate", "conflicting_field",
+        body={**body_of({}, {"rate": _RATE, "ratePerMinute": _RATE}), "minProperties": 1}, needs_body=True,
+    ),
+    ("POST", "rooms/<id>/flush"): _act(
+        "Let everybody in who waits now", shapes.FLUSHED, "no_room", "room_scheduled", "room_bypassed"
+    ),
+    ("POST", "rooms/<id>/purge"): _act("Drop everybody in line", shapes.PURGED, "no_room"),
+    ("POST", "rooms/<id>/schedule"): _act(
+        "Set when the doors open", shapes.SAVED, "no_room", "nothing_to_change", "invalid_opens_at",
+        "invalid_pre_queue_max_per_ip", "opens_at_in_past",
+        body={**body_of({}, _SCHEDULE), "minProperties": 1}, needs_body=True,
+    ),
+    ("POST", "rooms/<id>/eject"): _act(
+        "Send one ticket's holder to the back", shapes.EJECTED, "no_room", "no_ticket", "invalid_ticket",
+        "not_in_this_build", body=body_of({"ticket": integer(1, 2**32 - 1)}), needs_body=True,
+    ),
+    ("GET", "rooms/<id>/tickets"): _read("Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref"),
+    ("GET", "rooms/<id>/tickets/<n>"): _read("One ticket", ref("Ticket"), "no_room", "invalid_ticket"),
+    ("POST", "rooms/<id>/rules/test"): _act(
+        "Which rule would win?", shapes.TRIAL, "no_room", "invalid_url", "invalid_rules", needs_body=True,
+        body=body_of({"url": TEXT}, {"rules": shapes.setting(BY_NAME["rules"], answered=False)}),
+    ),
+    ("GET", "audit"): Operation(
+        "Who did what, newest first",
+        {200: Answer("A page of entries, or all of them as CSV", {JSON: shapes.AUDIT, "text/csv": TEXT})},
+        ("invalid_ok", "invalid_limit", "invalid_before", "invalid_time", "invalid_format"),
+    ),
+    ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
+    ("GET", "timeline"): _read("What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time"),
+}  # fmt: skip
+
+
+def operations(routes: Iterable[Route]) -> Operations:
+    """The operations of a table of routes; KeyError for a route that nobody has described."""
+    return {
+        (route.method, "/api/admin/" + route.path.replace("<", "{").replace(">", "}")): _completed(route)
+        for route in routes
+    }
+
+
+def described() -> frozenset[tuple[str, str]]:
+    """Method and path of every route that is described here."""
+    return frozenset(_BY_ROUTE)
+
+
+def _completed(route: Route) -> Operation:
+    """The description with what the table of routes says."""
+    told = _BY_ROUTE[route.method, route.path]
+    names = [part.strip("<>") for part in route.path.split("/") if part.startswith("<")]
+    path = [Parameter(name, _PATH[name][0], _PATH[name][1], "path") for name in names]
+    query = [Parameter(name, *_QUERY[name]) for name in sorted(route.query)]
+    csrf = () if route.method == "GET" else ("csrf_required",)
+    missing = ("not_found",) if names else ()
+    is_open = route.open_handler is not None
+    role = "" if is_open else f" ({route.role.word})"
+    return replace(
+        told,
+        summary=told.summary + role,
+        codes=tuple(dict.fromkeys([*told.codes, *_CREDENTIAL, *csrf, *missing])),
+        parameters=(*path, *query, *told.parameters),
+        security=(NOBODY,) if is_open and route.method == "POST" else ADMIN,
+        tag=TAG,
+    )

@@ -1,0 +1,26 @@
+"""Status of every error code that this build answers with. Source: the table of all error codes of docs/spec/00."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_BY_STATUS: Final = {
+    400: "bad_host bad_json bad_request conflicting_field missing_agent missing_ip missing_room not_in_this_build "
+    "nothing_to_change opens_at_in_past target_url_required unknown_field",
+    401: "credential_in_query unauthorized",
+    403: "blocked_by_protection cross_site csrf_required edge_required insufficient_role origin_not_allowed",
+    404: "no_room no_ticket not_found not_inline_host",
+    405: "method_not_allowed",
+    409: "room_bypassed room_scheduled stale_room",
+    413: "body_too_large",
+    429: "prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",
+    500: "internal_error",
+    503: "line_full overloaded sse_full storage_unavailable too_many_streams",
+}
+STATUS: Final[Mapping[str, int]] = {code: status for status, codes in _BY_STATUS.items() for code in codes.split()}
+
+
+def status_of(code: str) -> int:
+    """Status of an error code; KeyError for one that is not in the table. ``invalid_<field>`` is always 400."""
+    return 400 if code.startswith("invalid_") else STATUS[code]
