@@ -1,0 +1,241 @@
+"""The edge of a real server, two workers: what an operator sees of proxies, caps and the edge secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.edge.wire import Answer, Wire
+from tests.harness import Server, wait_for
+
+pytestmark = pytest.mark.timeout(180)
+
+KEY = "a-public-key-of-the-connectors"
+EDGE = ("old-value-0123456789", "new-value-0123456789")
+NAVIGATION = "Sec-Fetch-Mode: navigate"
+ROOM = {"id": "shop", "targetUrl": "https://shop.example/", "rate": 0, "queueMaxPerIp": 1000}
+
+
+def port_of(server: Server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def ask(server: Server, line: str, *headers: str, body: Any = None, source: str = "127.0.0.1") -> Answer:
+    """One request on a connection of its own."""
+    with Wire(port_of(server), timeout=30, source=source) as wire:
+        return wire.ask(line, *headers, body=b"" if body is None else json.dumps(body).encode())
+
+
+def admin(server: Server) -> str:
+    return f"Authorization: Bearer {server.admin_key}"
+
+
+def health(server: Server, *headers: str) -> dict[str, Any]:
+    found: dict[str, Any] = ask(server, "GET /api/admin/health", admin(server), *headers).fields
+    return found
+
+
+@pytest.fixture(scope="module")
+def half() -> Iterator[Server]:
+    """Half-set proxy, small caps: what a first deployment behind a load balancer looks like."""
+    env = {
+        "TRUST_PROXY": "1", "PUBLIC_API_KEY": KEY, "MAX_CONNECTIONS": "12", "CONNECTION_RESERVE": "6",
+        "WAITING_LIMIT_PER_MIN": "5", "JOIN_LIMIT_PER_MIN": "7", "SSE_MAX_TOTAL": "0",
+    }  # fmt: skip
+    with Server(env, workers=2) as server:
+        assert ask(server, "POST /api/admin/rooms", admin(server), body=ROOM).status == 200
+        yield server
+
+
+@pytest.mark.req("VIS-026", "VIS-219", "CFG-115", "CFG-116", "CFG-189")
+def test_it_starts_with_a_half_set_proxy_and_gives_everybody_one_budget(half: Server) -> None:
+    joins = [
+        ask(half, "POST /api/join", f"X-Forwarded-For: 203.0.113.{n}", body={"roomId": "shop"}).status for n in range(9)
+    ]
+    found = health(half)
+
+    assert joins == [200] * 7 + [429] * 2
+    assert any("TRUST_PROXY=1 is set without TRUST_PROXY_IPS" in sentence for sentence in found["warnings"])
+    assert [w["code"] for w in found["configWarnings"]] == ["half_set_proxy"]
+    assert (found["proxy"]["ok"], found["proxy"]["incomplete"], found["proxy"]["trustProxy"]) == (False, True, 1)
+    assert "TRUST_PROXY=1 is set without TRUST_PROXY_IPS" in half.stderr
+
+
+@pytest.mark.req("VIS-024", "VIS-025", "CFG-114", "CFG-118")
+def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Server) -> None:
+    proxy = "127.0.0.9"
+    for number in range(10):
+        ask(half, "GET /qm.js", f"X-Real-IP: 203.0.113.{number}", source=proxy)
+    wait_for(lambda: proxy in health(half)["proxy"]["undeclaredPeers"], 10)
+    found = health(half)
+    joins = [
+        ask(half, "POST /api/join", f"X-Forwarded-For: 203.0.113.{n}", body={"roomId": "shop"}, source=proxy).status
+        for n in range(9)
+    ]
+
+    assert found["proxy"]["forwardedFromUndeclaredPeer"] is True
+    assert found["proxy"]["suggestion"] == f"TRUST_PROXY_IPS={proxy}"
+    assert any(f"set TRUST_PROXY_IPS={proxy}:" in sentence for sentence in found["warnings"])
+    assert half.stderr.count("undeclared_proxy_found") == 1
+    assert joins == [200] * 7 + [429] * 2
+
+
+@pytest.mark.req("CFG-123", "VIS-221")
+def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) -> None:
+    def pages(source: str, *headers: str, count: int = 8) -> list[int]:
+        return [ask(half, "GET /w/shop", NAVIGATION, *headers, source=source).status for _ in range(count)]
+
+    alone = pages("127.0.0.21")
+    last = ask(half, "GET /w/shop", NAVIGATION, source="127.0.0.21")
+    assert alone == [200] * 5 + [429] * 3
+    assert b'http-equiv="refresh"' in last.body
+    assert ask(half, "GET /api/status?room=shop", source="127.0.0.21").status == 200
+    assert pages("127.0.0.21", "X-Forwarded-For: 1.2.3.4", count=1) == [429], "one forged header exempts nobody"
+
+    assert pages("127.0.0.22", "X-Forwarded-For: 203.0.113.5", count=20) == [200] * 20
+    assert pages("127.0.0.23") == [200] * 5 + [429] * 3
+    block = health(half)["waitingPage"]
+    assert (block["enforced"], block["limitPerMin"]) == (False, 5)
+    assert block["exemptAddresses"] >= 1
+
+
+@pytest.mark.req("CFG-175", "CFG-176", "CFG-174")
+def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Server) -> None:
+    def is_open(count: int) -> bool:
+        found: int = health(half)["connections"]["open"]
+        return found == count + 1
+
+    wait_for(lambda: is_open(0), 10)
+    held = [Wire(port_of(half), timeout=30) for _ in range(12)]
+    try:
+        for wire in held:
+            assert wire.ask("GET /api/status?room=shop").status == 200
+        probe = ask(half, "GET /healthz")
+        assert (probe.status, probe.fields["ready"], probe.fields["status"]) == (503, False, "ok")
+        assert [reason["code"] for reason in probe.fields["reasons"]] == ["connection_limit"]
+        assert probe.headers["connection"] == "close"
+        version = ask(half, "GET /api/version")
+        assert (version.status, version.fields["ready"]) == (200, False)
+
+        refused = ask(half, "GET /api/status?room=shop")
+        assert (refused.status, refused.code, refused.headers["retry-after"]) == (503, "overloaded", "10")
+        page = ask(half, "GET /w/shop", NAVIGATION)
+        assert (page.status, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+        named = "GET /api/check?room=shop&ip=203.0.113.9&agent=Mozilla"
+        assert ask(half, named, f"Authorization: Bearer {KEY}").fields["action"] == "queue"
+        assert ask(half, named, "Authorization: Bearer wrong").status == 503
+        assert ask(half, named).status == 503
+        found = health(half)
+        assert (found["ready"], found["connections"]["max"], found["connections"]["surplus"]) == (False, 12, 1)
+        assert found["connections"]["open"] == 13
+        assert found["connections"]["refusedTotal"] >= 7
+        assert [wire.ask("GET /api/status?room=shop").status for wire in held] == [200] * 12
+    finally:
+        for wire in held:
+            wire.sock.close()
+    wait_for(lambda: ask(half, "GET /healthz").status == 200, 10)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Server]:
+    """Behind a CDN: the edge secret while it is being changed, the console on one host."""
+    env = {
+        "EDGE_SECRET": ",".join(EDGE), "ADMIN_HOST": "Admin.Test:443,queue.test", "TRUST_PROXY": "1",
+        "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "JOIN_LIMIT_PER_MIN": "3",
+    }  # fmt: skip
+    with Server(env, workers=2) as server:
+        assert ask(server, "POST /api/admin/rooms", admin(server), *through(), body=ROOM).status == 200
+        yield server
+
+
+def through(address: str = "203.0.113.77", value: str = EDGE[0]) -> tuple[str, ...]:
+    return (f"X-QM-Edge: {value}", f"CF-Connecting-IP: {address}", "X-Forwarded-Proto: https")
+
+
+ROUTES = [
+    *("GET /w/shop", "GET /qm.js", "GET /api/check?room=shop", "POST /api/check?room=shop", "GET /api/verify"),
+    *("POST /api/join", "GET /api/status?room=shop", "GET /events?room=shop", "POST /api/leave", "GET /api/version"),
+    *("GET /offline.html", "GET /fonts/geist-latin.woff2", "GET /", "GET /public/admin.html", "GET /api/admin/me"),
+    *("POST /api/admin/session", "GET /metrics", "GET /nothing", "OPTIONS /api/check?room=shop", "HEAD /w/shop"),
+    *("GET /api/v1/status?room=shop", "GET /api/admin/events", "GET //healthz", "GET /HEALTHZ", "GET /__qm/healthz"),
+]
+
+
+@pytest.mark.req("VIS-225", "VIS-027", "VIS-028", "CFG-124", "CFG-126")
+@pytest.mark.parametrize("line", ROUTES)
+def test_it_answers_nothing_that_did_not_come_through_the_edge(guarded: Server, line: str) -> None:
+    for headers in ((), ("X-QM-Edge: guessed-0123456789",), ("Upgrade: websocket", "Connection: Upgrade")):
+        with Wire(port_of(guarded), timeout=30) as wire:
+            answer = wire.ask(line, admin(guarded), *headers)
+        assert answer.status == 403
+        assert line.startswith("HEAD") or answer.fields == {"error": "edge_required", "code": "edge_required"}
+    passed = ask(guarded, line.replace("/events", "/events-x"), admin(guarded), *through())
+    assert b"edge_required" not in passed.body
+    assert ask(guarded, "GET /healthz").status == 200
+
+
+@pytest.mark.req("VIS-019", "VIS-031", "CFG-130")
+def test_it_takes_scheme_and_visitor_from_the_edge(guarded: Server) -> None:
+    joined = ask(guarded, "POST /api/join", *through("203.0.113.80"), body={"roomId": "shop"})
+    cookies = joined.all("set-cookie")
+    assert len(cookies) == 2
+    assert all("; Secure" in cookie for cookie in cookies)
+    plain = ask(guarded, "POST /api/join", *through("203.0.113.81")[:2], body={"roomId": "shop"})
+    assert not any("Secure" in cookie for cookie in plain.all("set-cookie"))
+    forged = [
+        ask(guarded, "POST /api/join", *through("203.0.113.82"), f"X-Forwarded-For: 9.9.9.{n}", body={"roomId": "shop"})
+        for n in range(4)
+    ]
+    assert [answer.status for answer in forged] == [200, 200, 200, 429]
+    others = [
+        ask(guarded, "POST /api/join", *through(f"203.0.113.{n}", EDGE[n % 2]), body={"roomId": "shop"}).status
+        for n in range(90, 100)
+    ]
+    assert others == [200] * 10
+    warnings = health(guarded, *through())["configWarnings"]
+    assert [(w["code"], w["variable"]) for w in warnings] == [("ignored_setting", "TRUST_PROXY")]
+
+
+@pytest.mark.req("VIS-033", "CFG-129", "CFG-132")
+def test_it_counts_over_its_workers_what_the_edge_refused(guarded: Server) -> None:
+    before = health(guarded, *through())["edge"]
+    for _ in range(12):
+        assert ask(guarded, "GET /api/status?room=shop").status == 403
+    for _ in range(8):
+        assert ask(guarded, "GET /api/status?room=shop", *through()[:1]).status == 200
+    after = health(guarded, *through())["edge"]
+
+    assert (after["enabled"], after["values"]) == (True, 2)
+    assert after["refusedTotal"] - before["refusedTotal"] == 12
+    assert after["clientIpFallbackTotal"] - before["clientIpFallbackTotal"] == 8
+
+
+@pytest.mark.req("CFG-163", "CFG-165", "CFG-023")
+def test_it_serves_the_console_on_its_host_alone(guarded: Server) -> None:
+    def on(host: str, line: str) -> Answer:
+        with Wire(port_of(guarded), timeout=30) as wire:
+            head = [f"{line} HTTP/1.1", f"Host: {host}", admin(guarded), *through(), "", ""]
+            return wire.send("\r\n".join(head).encode()).answer()
+
+    for line in ("GET /", "GET /public/admin.html", "GET /api/admin/me", "GET /api/v1/admin/rooms"):
+        assert on("admin.test:443", line).status == on("QUEUE.test.", line).status == 200
+        for host in ("admin.test", "127.0.0.1", "localhost", "shop.example"):
+            answer = on(host, line)
+            assert (answer.status, answer.body) == (404, b"")
+    for line in ("GET /api/status?room=shop", "GET /healthz", "GET /w/shop", "GET /qm.js"):
+        assert on("shop.example", line).status == 200
+
+
+def test_it_writes_the_secret_nowhere(guarded: Server) -> None:
+    for value in EDGE:
+        ask(guarded, f"GET /api/status?room=shop&x={value}", *through(value=value))
+        ask(guarded, "GET /api/broken", f"X-QM-Edge: {value}x")
+    told = json.dumps(health(guarded, *through()))
+
+    for value in EDGE:
+        assert value not in told
+        assert value not in guarded.stderr
+    assert health(guarded, *through())["config"]["EDGE_SECRET"]["value"] == "set"
