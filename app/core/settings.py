@@ -30,6 +30,7 @@ from app.core.settings_kinds import (
     Network,
     Networks,
     PemFile,
+    PemText,
     StoreUrl,
     Text,
 )
@@ -150,6 +151,9 @@ class Settings:
         "PG_CA_FILE", "CFG-037", PemFile(), None, "CA that signed Postgres' certificate, which is then verified",
         bad=Bad.REFUSE,
     )  # fmt: skip
+    pg_ca_cert: str | None = row(
+        "PG_CA_CERT", "CFG-038", PemText(), None, "the same as text, where no file can be laid down", bad=Bad.REFUSE
+    )
     pg_pool_max: int = row("PG_POOL_MAX", "CFG-039", Int(2, 200), 10, "most Postgres connections of this instance")
     pg_statement_timeout_ms: int = row(
         "PG_STATEMENT_TIMEOUT_MS", "CFG-040", Int(500, 60000), 5000, "longest time of one SQL statement"
@@ -330,7 +334,7 @@ class Refused(Exception):
 
 
 def _shown(known: Row, value: Any) -> Any:
-    if known.secret:
+    if known.secret or isinstance(known.kind, PemText):
         return "set" if value else "unset"
     if isinstance(value, tuple):
         return [str(item) for item in value]

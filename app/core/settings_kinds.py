@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -249,6 +250,25 @@ class PemFile:
     def describe(self) -> tuple[str, str]:
         """Type and bounds."""
         return "path", "readable PEM file"
+
+
+@dataclass(frozen=True, slots=True)
+class PemText:
+    """One or more certificates as text, for platforms without files of secrets (CFG-038)."""
+
+    def parse(self, text: str) -> str:
+        """The text, with a line end; ``\\n`` in one line stands for one, as some platforms write it."""
+        if "\n" not in text:
+            text = text.replace("\\n", "\n")
+        try:
+            ssl.create_default_context(cadata=text)
+        except (ssl.SSLError, ValueError):
+            raise BadValue("is not PEM text with a certificate") from None
+        return text + "\n"
+
+    def describe(self) -> tuple[str, str]:
+        """Type and bounds."""
+        return "PEM text", "at least one certificate"
 
 
 def split_url(text: str) -> SplitResult | None:

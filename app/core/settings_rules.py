@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.core.settings import ROWS, Bad, ConfigWarning, Loaded, Refused, Row, Settings, environment
-from app.core.settings_kinds import BadValue, HostNames, Networks, OutOfBounds, split_url
+from app.core.settings_kinds import BadValue, HostNames, Networks, OutOfBounds, PemText, split_url
 
 PARTNER: Final = {"memory": "memory", "embedded": "embedded", "valkey": "pg"}
 _WATCHED_PREFIXES: Final = (
@@ -35,7 +35,6 @@ _FOR_TESTS: Final = frozenset({"QM_REQUIRE_VALKEY", "QM_SERVER_CMD"})
 # A protection somebody counts on is refused rather than left out.
 _REFUSED_UNTIL_BUILT: Final = {
     "VALKEY_CLUSTER": "this build speaks to a single Valkey only",
-    "PG_CA_CERT": "this build takes the certificate from PG_CA_FILE only",
 }
 _SHORT_SECRET: Final = 32
 _SHORT_KEY: Final = 16
@@ -58,13 +57,14 @@ class Reading:
     def warn(self, code: str, variable: str, message: str, *, using: Any = None) -> None:
         """Note a warning about ``variable``; a secret's value stays out of it."""
         known = next((item for item in ROWS.values() if item.name == variable), None)
-        text = None if known is None or known.secret else self.texts.get(variable)
+        is_hidden = known is None or known.secret or isinstance(known.kind, PemText)
+        text = None if is_hidden else self.texts.get(variable)
         self.warnings.append(ConfigWarning(code, variable, text, using, message))
 
     def quoted(self, known: Row) -> str:
         """``NAME="text"``; of a secret the length, of a list the name only, since one entry is named (CFG-111)."""
         text = self.texts[known.name]
-        if isinstance(known.kind, Networks | HostNames):
+        if isinstance(known.kind, Networks | HostNames | PemText):
             return known.name
         return f"{known.name} ({len(text)} characters)" if known.secret else f'{known.name}="{text}"'
 
@@ -153,6 +153,9 @@ def _rule_stores(reading: Reading) -> None:
             f'STORE="{store}" and SIDESTORE="{side}" do not belong together. '
             f"Unset SIDESTORE, or set SIDESTORE={PARTNER[store]} for this STORE."
         )
+    if reading.is_set("PG_CA_FILE") and reading.is_set("PG_CA_CERT"):
+        message = "PG_CA_FILE and PG_CA_CERT are both set; using PG_CA_FILE"
+        reading.warn("ignored_setting", "PG_CA_CERT", message)
     production = values.get("env") == "production"
     if production and (store, side) != ("valkey", "pg"):
         refuse(
@@ -286,7 +289,7 @@ def _advise_store(reading: Reading, name: str, address: str, tls_schemes: tuple[
         return
     if not parts.password:
         reading.hardening.append(f"{name} has no password")
-    verified = name == "DATABASE_URL" and reading.is_set("PG_CA_FILE")
+    verified = name == "DATABASE_URL" and (reading.is_set("PG_CA_FILE") or reading.is_set("PG_CA_CERT"))
     if parts.scheme not in tls_schemes and not verified and not _is_private(parts.hostname):
         reading.hardening.append(f"{name} has neither TLS with a verified certificate nor a private address")
 

@@ -12,10 +12,12 @@ import resource
 import secrets
 import socket
 import sys
+import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -44,6 +46,8 @@ log = structlog.get_logger(__name__)
 BACKLOG: Final = 1024
 """Connections that wait to be accepted; a surge opens many at once."""
 _PRIVATE_PG_RESERVE: Final = 10
+SPARE_FILES: Final = 256
+"""Files besides those of clients and origins: stores, logs, pipes."""
 
 
 def serve(loaded: Loaded, wish: StopWish) -> int:
@@ -78,10 +82,10 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
     if settings.store == "embedded":
         data_dir = DataDir.open(settings.data_dir)
         held.callback(data_dir.close)
-    raise_file_limit()
+    file_warnings = raise_file_limit(settings)
     stores = None
     if settings.store == "valkey":
-        valkey_url, database_url = shared_urls(settings)
+        valkey_url, database_url = shared_urls(with_ca_file(settings, held))
         asyncio.run(_check_shared(valkey_url, database_url, settings))
     else:
         stores = PrivateStores(data_dir.path if data_dir else None, settings.pg_pool_max + _PRIVATE_PG_RESERVE)
@@ -101,7 +105,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         started_at=wall_ms(),
         main_pid=os.getpid(),
         is_private=stores is not None,
-        warnings=(*loaded.warnings, *key_warnings),
+        warnings=(*loaded.warnings, *file_warnings, *key_warnings),
         hardening=loaded.hardening,
         key_states=states,
         pg_share=max(1, (settings.pg_pool_max - sum(PG_CONNECTIONS.values())) // settings.workers),
@@ -185,6 +189,22 @@ def shared_urls(settings: Settings) -> tuple[str, str]:
     return valkey, database
 
 
+def with_ca_file(settings: Settings, held: ExitStack) -> Settings:
+    """Settings in which PG_CA_CERT has become a file, since a connection is told a path (CFG-038)."""
+    if settings.pg_ca_cert is None or settings.pg_ca_file is not None:
+        return settings
+    if hasattr(os, "memfd_create"):  # needs no folder, and ends with main however that ends
+        descriptor = os.memfd_create("qm-pg-ca")
+        path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+    else:
+        descriptor, name = tempfile.mkstemp(prefix="qm-pg-ca-")
+        path = Path(name)
+        held.callback(path.unlink)
+    held.callback(os.close, descriptor)
+    os.write(descriptor, settings.pg_ca_cert.encode())
+    return replace(settings, pg_ca_file=path)
+
+
 def with_keys(settings: Settings, data_dir: DataDir | None) -> tuple[Settings, dict[str, str], list[ConfigWarning]]:
     """Settings with SECRET and ADMIN_KEY, made where none was set, and what is said of them (CFG-047, CFG-050)."""
     states = {
@@ -214,11 +234,23 @@ def with_keys(settings: Settings, data_dir: DataDir | None) -> tuple[Settings, d
     return settings, states, warnings
 
 
-def raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard one: every connection is a file."""
+def raise_file_limit(settings: Settings) -> list[ConfigWarning]:
+    """Raise the soft limit of open files to the hard one, since every connection is a file; say when that is too few.
+
+    A proxied request holds two of them (CFG-177).
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = 2 * settings.max_connections + settings.connection_reserve + SPARE_FILES
+    if not settings.max_connections or hard >= wanted:
+        return []
+    message = (
+        f"the limit of open files is {hard}, and MAX_CONNECTIONS={settings.max_connections} wants {wanted}: "
+        "raise it (ulimit -n, LimitNOFILE), or lower MAX_CONNECTIONS"
+    )
+    say(message)
+    return [ConfigWarning("out_of_bounds", "MAX_CONNECTIONS", None, settings.max_connections, message)]
 
 
 async def _check_shared(valkey_url: str, database_url: str, settings: Settings) -> None:

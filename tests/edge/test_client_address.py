@@ -104,7 +104,20 @@ def client(policy: TrustPolicy, peer: str, headers: dict[str, str], **kw: bool):
     return direct
 
 
-@pytest.mark.req("VIS-012", "VIS-017", "CFG-100", "CFG-101", "CFG-102", "CFG-103", "CFG-106")
+@pytest.mark.req(
+    "VIS-012",
+    "VIS-017",
+    "CFG-100",
+    "CFG-101",
+    "CFG-102",
+    "CFG-103",
+    "CFG-106",
+    "VIS-011",
+    "VIS-013",
+    "VIS-016",
+    "CFG-098",
+    "CFG-099",
+)
 @pytest.mark.parametrize(("policy", "peer", "chain", "address"), ADDRESSES)
 def test_it_finds_the_visitor(policy: TrustPolicy, peer: str, chain: str | None, address: str) -> None:
     headers = {"Host": "q.test", "CF-Connecting-IP": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Forwarded": "for=6.6.6.6"}
@@ -120,7 +133,7 @@ def test_it_finds_the_visitor(policy: TrustPolicy, peer: str, chain: str | None,
     assert found.declared or found.chain == ""
 
 
-@pytest.mark.req("CFG-103")
+@pytest.mark.req("CFG-103", "VIS-016", "CFG-104")
 @pytest.mark.parametrize(
     ("address", "key"),
     [

@@ -19,6 +19,7 @@ def deep(levels: int) -> bytes:
     return b'{"a":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
 
 
+@pytest.mark.req("VIS-041")
 @pytest.mark.parametrize(
     "body",
     [
@@ -99,6 +100,7 @@ def test_it_reads_an_object(body: bytes, value: dict[str, Any]) -> None:
     assert parse_object(body) == value
 
 
+@pytest.mark.req("VIS-041")
 def test_it_bounds_the_size() -> None:
     body = b'{"a":"' + b"x" * (16 * 1024 - 8) + b'"}'
 
@@ -145,6 +147,7 @@ def test_it_reads_whatever_is_ordinary(value: dict[str, Any]) -> None:
             assert "\\ud" in json.dumps(value)
 
 
+@pytest.mark.req("VIS-041")
 def test_it_names_every_unknown_field() -> None:
     with pytest.raises(UnknownField) as caught:
         refuse_unknown({"a": 1, "b": 2, "c": 3}, {"b"}, of="a join")

@@ -10,6 +10,7 @@ import pytest
 from tests.edge.wire import DevServer, Wire
 
 
+@pytest.mark.req("VIS-013", "CFG-099")
 @pytest.mark.parametrize("options", [{}, {"hops": 1}, {"proxies": "127.0.0.1"}, {"hops": 1, "proxies": "10.0.0.0/8"}])
 def test_it_gives_900_forged_addresses_one_budget(options: dict[str, object]) -> None:
     with DevServer(limit=50, **options) as dev, Wire(dev.port) as wire:

@@ -83,6 +83,7 @@ def test_it_answers_404_for_an_unknown_path(wire: Wire, path: str) -> None:
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
 
 
+@pytest.mark.req("VIS-036", "VIS-037")
 @pytest.mark.parametrize(
     ("headers", "is_page"),
     [
@@ -143,6 +144,7 @@ def test_it_sends_no_body_where_none_may_be(wire: Wire) -> None:
     assert wire.ask("GET /stock").status == 200
 
 
+@pytest.mark.req("VIS-042")
 def test_it_reads_the_first_of_repeated_parameters(wire: Wire) -> None:
     answer = wire.ask("GET /api/check?room=a&room=b&x=%41+b&y&%zz=1&u=%ff&=v")
 
@@ -166,6 +168,7 @@ def test_it_sets_cookies(wire: Wire) -> None:
 # Bodies
 
 
+@pytest.mark.req("VIS-041")
 @pytest.mark.parametrize("path", ["/api/join", "/stock"])
 def test_it_refuses_a_body_over_16_kib_and_stays_readable(dev: DevServer, path: str) -> None:
     with Wire(dev.port) as wire:
@@ -188,6 +191,7 @@ def test_it_refuses_a_body_over_16_kib_and_stays_readable(dev: DevServer, path: 
             assert answer.headers["connection"] == "close"
 
 
+@pytest.mark.req("VIS-041")
 @pytest.mark.parametrize("path", ["/api/join", "/stock"])
 def test_it_refuses_chunks_that_sum_up_to_too_much(dev: DevServer, path: str) -> None:
     with Wire(dev.port) as wire:

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.requirements_report import claimed, defined
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,3 +53,40 @@ def test_it_links_to_files_that_exist() -> None:
     ]
 
     assert broken == []
+
+
+def sources(*folders: str) -> dict[str, str]:
+    """Text of every Python module below, by its name."""
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+
+
+@pytest.mark.req("VIS-011", "CFG-098", "VIS-017")
+def test_it_decides_who_the_visitor_is_in_one_place() -> None:
+    """Whatever needs an address, a scheme or a host takes it from the ``Client`` that this module made."""
+    told = re.compile(
+        r"x-forwarded|forwarded-for|[\"']forwarded[\"']|x-real-ip|cf-connecting-ip|true-client-ip"
+        r"|remote_addr|\.client_ip|request\.ip\b|request\.host\b|request\.scheme\b|peername",
+        re.IGNORECASE,
+    )
+    allowed = {
+        "app/domain/client_address.py",
+        "blueprints/edge/head.py",  # spellings of header names, to read them fast
+        "blueprints/edge/protocol.py",  # the socket's own address
+        "blueprints/edge/request.py",  # properties that pass the client's on
+        "app/services/undeclared.py",  # a sentence about the header
+    }
+
+    found = {
+        name: sorted({line.strip() for line in text.splitlines() if told.search(line) and "``" not in line})
+        for name, text in sources("app", "blueprints", "workers").items()
+        if name not in allowed
+    }
+
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.req("VIS-049")
+def test_it_never_says_that_it_failed_over() -> None:
+    """That header is the word of the Workers at the edge; nothing here spells it."""
+    assert [name for name, text in sources("app", "blueprints").items() if "failover" in text.lower()] == []

@@ -176,7 +176,7 @@ def test_it_keeps_keys_of_mode_0600_and_names_those_that_others_may_read(tmp_pat
     folder.close()
 
 
-@pytest.mark.req("CFG-188", "FLT-006")
+@pytest.mark.req("CFG-188", "FLT-006", "CFG-021")
 def test_it_refuses_a_data_dir_it_cannot_use_and_changes_nothing_in_it(tmp_path: Path) -> None:
     used = tmp_path / "used"
     first = DataDir.open(used)

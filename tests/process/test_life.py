@@ -230,6 +230,7 @@ def test_it_refuses_a_data_dir_that_a_running_server_uses(tmp_path: Path) -> Non
         assert who(first)["ready"]
 
 
+@pytest.mark.req("CFG-016")
 def test_it_refuses_a_port_that_is_taken(lasting: Server, tmp_path: Path) -> None:
     second = standin(tmp_path, PORT=lasting.url.rsplit(":", 1)[1])
     second.start(wait=False)
@@ -240,6 +241,7 @@ def test_it_refuses_a_port_that_is_taken(lasting: Server, tmp_path: Path) -> Non
         second.__exit__(None, None, None)
 
 
+@pytest.mark.req("CFG-047", "CFG-050", "CFG-021")
 def test_it_keeps_generated_keys_in_the_data_dir_and_names_the_file(tmp_path: Path) -> None:
     with standin(tmp_path, STORE="embedded", ADMIN_KEY=None, SECRET=None) as server:
         folder = Path(server.env["DATA_DIR"])
@@ -256,6 +258,7 @@ def test_it_keeps_generated_keys_in_the_data_dir_and_names_the_file(tmp_path: Pa
         assert (folder / "admin-key").read_text().strip() == key
 
 
+@pytest.mark.req("CFG-050")
 def test_it_prints_the_generated_key_once_with_throw_away_stores(tmp_path: Path) -> None:
     with standin(tmp_path, ADMIN_KEY=None) as server:
         assert server.stderr.count("ADMIN_KEY is not set: using ") == 1

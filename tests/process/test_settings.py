@@ -92,6 +92,7 @@ def test_it_reads_booleans_in_any_case(text: str, value: bool) -> None:
     assert loaded.settings.token_sign_v2 is value
 
 
+@pytest.mark.req("CFG-005")
 def test_it_warns_of_any_other_boolean() -> None:
     assert warning_of({"TOKEN_SIGN_V2": "2"}).message == (
         'TOKEN_SIGN_V2="2" is not a boolean (1, true, yes, on, 0, false, no or off); using 0'
@@ -103,6 +104,7 @@ ORDERED = ("port", "protection_warn_at", "protection_block_at")
 """Numbers whose bounds a rule of their own watches over."""
 
 
+@pytest.mark.req("CFG-006", "CFG-007")
 @pytest.mark.parametrize(
     ("attribute", "kind"),
     [(name, row.kind) for name, row in ROWS.items() if isinstance(row.kind, Int) and name not in ORDERED],
@@ -154,7 +156,7 @@ def test_its_rows_have_the_defaults_and_bounds_of_the_specification() -> None:
         ({"VALKEY_PREFIX": "a{b}"}, 'VALKEY_PREFIX="a{b}" is not'),
         ({"PG_CA_FILE": "/nowhere.pem"}, 'PG_CA_FILE="/nowhere.pem" cannot be read'),
         ({"PG_CA_FILE": __file__}, "is not a PEM file"),
-        ({"PG_CA_CERT": "x"}, "PG_CA_CERT is set, but this build"),
+        ({"VALKEY_CLUSTER": "1"}, "VALKEY_CLUSTER is set, but this build"),
     ],
 )
 def test_it_refuses_what_would_be_unsafe(env: dict[str, str], words: str) -> None:
@@ -236,6 +238,7 @@ def test_it_reads_mapped_addresses_as_what_they_stand_for() -> None:
     assert [str(item) for item in ranges] == ["10.0.0.7/32", "10.1.0.0/16"]
 
 
+@pytest.mark.req("CFG-115")
 def test_it_warns_of_a_half_set_pair() -> None:
     assert warning_of({"TRUST_PROXY": "1"}).code == "half_set_proxy"
     assert warning_of({"TRUST_PROXY_IPS": "10.0.0.1"}).code == "half_set_proxy"
@@ -297,6 +300,7 @@ def test_it_listens_on_all_addresses_in_production_only() -> None:
     assert load(SHARED).settings.host == "127.0.0.1"
 
 
+@pytest.mark.req("CFG-047", "CFG-048", "CFG-050", "CFG-051")
 def test_it_warns_of_keys_that_are_short_equal_or_useless() -> None:
     assert warning_of({"SECRET": "x" * 31}).code == "short_secret"
     assert warning_of({"ADMIN_KEY": "x" * 15}).code == "short_secret"

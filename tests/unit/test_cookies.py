@@ -25,7 +25,7 @@ def test_it_keeps_the_door_key_as_long_as_a_session_may_last() -> None:
     assert room().door("D", "http") == b"qm_dk_shop=D; Path=/; Max-Age=14400; HttpOnly; SameSite=Lax"
 
 
-@pytest.mark.req("VIS-053")
+@pytest.mark.req("VIS-053", "CFG-024", "VIS-021")
 @pytest.mark.parametrize(
     ("secure", "scheme", "expected"),
     [

@@ -145,6 +145,7 @@ def guarded() -> Iterator[Server]:
     env = {
         "EDGE_SECRET": ",".join(EDGE), "ADMIN_HOST": "Admin.Test:443,queue.test", "TRUST_PROXY": "1",
         "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "JOIN_LIMIT_PER_MIN": "3",
+        "MAX_CONNECTIONS": "2000",
     }  # fmt: skip
     with Server(env, workers=2) as server:
         assert ask(server, "POST /api/admin/rooms", admin(server), *through(), body=ROOM).status == 200
