@@ -18,6 +18,7 @@ from typing import Any, Final
 import redis.asyncio as redis
 import uvloop
 
+from app.core.clock import wall_ms
 from app.core.ids import RoomId
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.embedded import PrivateStores
@@ -27,6 +28,7 @@ from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_results import CheckItem, JoinItem, Presented, Proof, Via
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
+from app.services.draws import draw_room
 
 SIZES: Final = (1_000, 100_000, 1_000_000)
 REMOVED: Final = (0.0, 0.02, 0.30)
@@ -112,6 +114,11 @@ class Line:
     async def rate(self, per_minute: int) -> None:
         """Set the pace."""
         await self.admin.update(self.id, {"rate_per_minute": per_minute}, actor=_ACTOR)
+        await self.reload()
+
+    async def schedule(self, opens_at: int | None) -> None:
+        """Set or cancel the opening."""
+        await self.admin.update(self.id, {"opens_at": opens_at}, actor=_ACTOR)
         await self.reload()
 
     async def figures(self) -> Any:
@@ -227,7 +234,7 @@ class Act:
 
 
 async def long_acts(line: Line, meter: Meter) -> list[Act]:
-    """Flush of 100,000, purge of what is left of the line, delete of the room with all its keys."""
+    """Purge of a long line, flush of 100,000, draw, delete of the room with its keys."""
     acts = []
 
     async def timed(name: str, tickets: int, act: Callable[[], Awaitable[Any]]) -> None:
@@ -246,6 +253,12 @@ async def long_acts(line: Line, meter: Meter) -> list[Act]:
     await line.commit()
     await line.join(100_000)
     await timed("flush", 100_000, flush)
+    await line.commit()
+    await line.schedule(wall_ms() + 3_600_000)
+    await line.join(waiting)
+    await line.schedule(None)  # opens the doors now, which draws
+    await line.jobs.tick(line.id)
+    await timed("draw", waiting, lambda: draw_room(line.jobs, line.id))
     await line.commit()
     issued = int((await line.jobs.header(line.id) or {})["last_ticket"])
     await timed("delete", issued, lambda: line.admin.delete(line.id, actor=_ACTOR))
