@@ -34,6 +34,7 @@ WAITING_MODULES: Final = (
     "waiting/storage.js",
     "waiting/state.js",
     "waiting/notify.js",
+    "waiting/mail.js",
     "waiting/describe.js",
     "waiting/view.js",
     "waiting/main.js",

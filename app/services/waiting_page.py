@@ -35,7 +35,8 @@ class RenderedPage:
 class WaitingPage:
     """Renders ``static/waiting/waiting.html`` for rooms."""
 
-    def __init__(self, *, assets: Assets) -> None:
+    def __init__(self, *, assets: Assets, offers_mail: bool = False) -> None:
+        """``offers_mail``: the form for an address is on the page (VIS-177)."""
         guard = assets.guard()
         fixed = {
             "guard": guard,
@@ -44,6 +45,7 @@ class WaitingPage:
             "icon": assets.icon,
             "icon_turn": assets.icon_turn,
             **assets.languages,
+            "mail": bare_lines(assets.source("waiting/mail.html"), end="") if offers_mail else "",
         }
         self._template = _fill(bare_lines(assets.source("waiting/waiting.html"), end=""), fixed)
         digest = base64.b64encode(hashlib.sha256(guard.encode("utf-8")).digest()).decode("ascii")

@@ -6,7 +6,7 @@ import { clock, countdown, date, number, t } from '../shared/text.js';
 
 // From what the page knows to what it says. No document here: the answer is a plain object that view.js lays out.
 
-const told = () => ({ wish: wish(), tellText: t(wish() || 'tell'), sound: soundWanted() });
+const told = () => ({ wish: wish(), tellText: t(wish() || 'tell'), sound: soundWanted(), mail: true });
 
 const lostBlock = model => ({
   valueText: t(model.lost),
@@ -26,7 +26,7 @@ const proof = view => view.ref && { ref: view.ref, ticket: view.ticket ? number(
 const connecting = model => ({
   label: t('getting'),
   ...(model.lost ? { css: 'line waiting lost still', ...lostBlock(model) } : {
-    css: 'line waiting', key: t('estimate'), valueText: '–', ...keeping(''), ...told(), ref: '–', leave: t('leave'),
+    css: 'line waiting', key: t('estimate'), valueText: '–', ...keeping(''), ...told(), mail: false, ref: '–', leave: t('leave'),
   }),
 });
 
@@ -101,6 +101,9 @@ const refused = key => (model, now) => ({
   sub: `${t(key + 'Why')} ${t('tryAgainIn', { s: seconds(model, now) })}`,
 });
 
+// No place for this browser, and none by asking again and again: only a person tries once more.
+const blocked = () => ({ css: 'title', label: t('blocked'), sub: t('blockedWhy'), again: t('tryAgain') });
+
 const ended = key => () => ({ css: 'title', label: t(key), sub: t(key + 'Why'), again: t('joinAgain') });
 
 const cookies = () => {
@@ -113,7 +116,7 @@ const cookies = () => {
 
 const SCREEN = {
   line, doors, full, turn, go, cookies, refusedNetwork: refused('refusedNetwork'), lineFull: refused('lineFull'),
-  cleared: ended('cleared'), left: ended('left'), noRoom: () => ({ css: 'title', label: t('noRoom') }),
+  blocked, cleared: ended('cleared'), left: ended('left'), noRoom: () => ({ css: 'title', label: t('noRoom') }),
 };
 
 const seconds = (model, now) => number(Math.max(0, Math.ceil((model.retryAt - now) / 1000)));

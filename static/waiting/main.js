@@ -4,6 +4,7 @@ import { describe } from './describe.js';
 import { askToTell, tell, wantSound } from './notify.js';
 import { initial, reduce } from './state.js';
 import { keep, meta, recall, remember, room, root, TOKEN } from './storage.js';
+import { startMail } from './mail.js';
 import { $, draw, label, pulse, speakOf } from './view.js';
 
 // Joins, listens, moves on: the only file that speaks to the server and to the person.
@@ -61,8 +62,8 @@ const call = async (path, init) => {
   }
 };
 
-const post = (path, more) => call(path, {
-  method: 'POST', headers: { 'content-type': 'application/json' },
+const post = (path, more, method = 'POST') => call(path, {
+  method, headers: { 'content-type': 'application/json' },
   body: JSON.stringify({ roomId: room, token: recall(TOKEN) || undefined, ...more }),
 });
 
@@ -83,6 +84,7 @@ const refusal = ({ status, after, body }) => {
   failures += 1;
   const screen = { queue_identity_limit: 'refusedNetwork', prequeue_identity_limit: 'refusedNetwork', line_full: 'lineFull' }[body.code];
   if (status === 404 && body.code === 'no_room') end('noRoom');
+  else if (body.code === 'blocked_by_protection') end('blocked');
   else if (screen) tick({ type: 'refused', screen, retryAt });
   else tick({ type: 'lost', offline: !navigator.onLine, retryAt });
   return { stream: false, ms: wait };
@@ -129,6 +131,13 @@ const accept = (view, notice) => {
   return false;
 };
 
+/** What a connector knew of this visitor has been handed in: it need not stand in the address any longer. */
+const takeFrom = () => {
+  if (!seen) return;
+  asked.delete('qm_from');
+  history.replaceState(history.state, '', `${location.pathname}${asked.size ? '?' + asked : ''}${location.hash}`);
+};
+
 const ask = async () => {
   const joining = !joined;
   const result = joining
@@ -140,7 +149,10 @@ const ask = async () => {
   // Why an earlier ticket was not continued: never as if newly arrived.
   const why = [view.reason, reason].find(word => word && word !== 'new');
   const anew = accept(view, joining && view.created ? why : null);
-  if (joining) reason = '';
+  if (joining) {
+    reason = '';
+    takeFrom();
+  }
   return { stream: !anew, ms: anew ? 0 : (view.pollMs || 5000) * (1 - Math.random() / 10) };
 };
 
@@ -268,5 +280,6 @@ addEventListener('pageshow', event => {
 });
 
 setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen) || (model.view || {}).opensAt) && paint(), 1000);
+startMail(post);
 translate(firstLanguage());
 feed.start();

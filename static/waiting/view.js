@@ -6,7 +6,7 @@ import { language, t, number } from '../shared/text.js';
 
 export const $ = id => document.getElementById(id);
 
-const KEYS = ['qm_', 'qms_', 'qm_dk_', 'qm_meta_', 'qm_notify_'];
+const KEYS = ['qm_', 'qms_', 'qm_dk_', 'qm_meta_', 'qm_notify_', ...($('mail') ? ['qm_email_'] : [])];
 const TEXTS = [
   'room', 'noticeTitle', 'noticeText', 'statusText', 'label', 'hero', 'sub', 'from', 'front', 'go', 'again', 'key', 'valueText',
   'note', 'keepBold', 'keepText', 'tellText', 'seconds', 'ref', 'ticket', 'leave',
@@ -70,6 +70,7 @@ export const draw = said => {
   $('hero').classList.toggle('long', said.hero && said.hero.length > 6);
   $('pause').toggleAttribute('hidden', !said.pause);
   $('tellButton').disabled = !!said.wish;
+  if ($('mail')) $('mail').hidden = !said.mail;
   $('sound').hidden = !said.wish;
   $('soundBox').checked = said.sound;
   drawLine(said);

@@ -85,7 +85,7 @@ class Stub:
 
     def reset(self) -> None:
         """Forget what was asked and answer as at first."""
-        self.say(calls=[], events="on", used=0, join={}, status={}, bearer={})
+        self.say(calls=[], events="on", used=0, join={}, status={}, bearer={}, notify={})
 
     def _send(self, body: bytes) -> None:
         request = urllib.request.Request(f"{self.url}/stub", data=body, headers={"content-type": "application/json"})

@@ -116,6 +116,8 @@ STATES: dict[str, Prepare] = {
     "asking": asking,
     "told": told,
     "untold": untold,
+    "blocked": refused(403, "blocked_by_protection"),
+    "mail": steady(visitor("waiting")),
     "network": refused(429, "queue_identity_limit"),
     "line-full": refused(503, "line_full"),
 }
@@ -158,7 +160,7 @@ def main(names: list[str]) -> None:
                 STATES[name](stub, page)
             else:
                 STATES[name](stub, page)
-                page.goto(f"{stub.url}/w/shop", wait_until="commit")
+                page.goto(f"{stub.url}/w/{'mail' if name == 'mail' else 'shop'}", wait_until="commit")
             page.locator("#storesButton:not(:empty)").wait_for()
             page.evaluate("document.fonts.ready.then(() => 0)")
             page.wait_for_timeout(900 if name == "loop" else 250)

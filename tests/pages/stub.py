@@ -21,10 +21,11 @@ from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.budget import Budget
 from app.domain.room import Room, RoomConfig
 from app.services.assets import Assets
-from app.services.waiting_page import WaitingPage
+from app.services.waiting_page import RenderedPage, WaitingPage
 from blueprints.visitor import assets, pages
 
-ROOMS = {"shop": "Shop", "evil": '<script>alert("x")</script>'}
+LIMIT = 120
+ROOMS = {"shop": "Shop", "mail": "Shop", "evil": '<script>alert("x")</script>'}
 
 
 @dataclass
@@ -32,11 +33,12 @@ class Script:
     """What the stub answers. ``join`` and ``status``: {"status", "body", "headers"}, of a join also "then", the status
     from then on; ``bearer``: the status of who sends a token in the address, where it differs; ``events``: "on", "mute"
     (opens and never sends a frame), "off", "refresh", or a refusal's {"status", "headers"}; ``frames``: states that an
-    open stream sends next, all in one piece."""
+    open stream sends next, all in one piece; ``notify``: as ``status``."""
 
     join: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
     bearer: dict[str, Any] = field(default_factory=dict)
+    notify: dict[str, Any] = field(default_factory=dict)
     events: Any = "on"
     frames: list[dict[str, Any]] = field(default_factory=list)
     version: int = 0
@@ -62,29 +64,38 @@ class Rooms:
         return None
 
 
+class Pages:
+    """The pages: that of the room ``mail`` offers to take an address."""
+
+    def __init__(self, files: Assets) -> None:
+        self._plain, self._mail = WaitingPage(assets=files), WaitingPage(assets=files, offers_mail=True)
+
+    def render(self, found: Room) -> RenderedPage:
+        return (self._mail if found.id == "mail" else self._plain).render(found)
+
+
 class Limiter:
     """Counts down one budget for everybody."""
 
     def __init__(self) -> None:
         self.used = 0
 
-    def take(self, _group: str, _key: bytes, limit: int) -> Budget:
+    def page_budget(self, _group: str, _client: Any) -> Budget:
         self.used += 1
-        left = limit - self.used
-        return Budget(left >= 0, limit, max(0, left), 12, 0 if left >= 0 else 12)
+        left = LIMIT - self.used
+        return Budget(left >= 0, LIMIT, max(0, left), 12, 0 if left >= 0 else 12)
 
 
 def build() -> Sanic[Any, Any]:
     """The stub's app."""
     app: Sanic[Any, Any] = Sanic("waiting_stub", configure_logging=False)
-    page_files = Assets()
+    page_files, limiter = Assets(), Limiter()
     script = Script()
     app.ctx.qm = SimpleNamespace(
         assets=page_files,
-        waiting_page=WaitingPage(assets=page_files),
+        waiting_page=Pages(page_files),
         rooms=Rooms(),
-        limiter=Limiter(),
-        settings=SimpleNamespace(waiting_limit_per_min=120),
+        visitor=SimpleNamespace(undeclared=limiter),
     )
     app.blueprint(pages.bp)
     app.blueprint(assets.bp)
@@ -102,13 +113,20 @@ def build() -> Sanic[Any, Any]:
         return script.bearer if script.bearer and request.args.get("token") else script.status
 
     def note(request: Request) -> None:
-        script.calls.append({"path": request.path, "query": request.query_string, "body": request.body.decode()})
+        script.calls.append(
+            {
+                "path": request.path,
+                "method": request.method,
+                "query": request.query_string,
+                "body": request.body.decode(),
+            }
+        )
 
     @app.post("/stub")
     async def configure(request: Request) -> HTTPResponse:
         for name, value in request.json.items():
             if name == "used":
-                app.ctx.qm.limiter.used = value
+                limiter.used = value
             else:
                 setattr(script, name, value)
         script.version += 1
@@ -135,6 +153,11 @@ def build() -> Sanic[Any, Any]:
     async def leave(request: Request) -> HTTPResponse:
         note(request)
         return canned({"body": {"ok": True, "left": "waiting"}})
+
+    @app.route("/api/notify", methods=["POST", "DELETE"])
+    async def notify(request: Request) -> HTTPResponse:
+        note(request)
+        return canned({"body": {"ok": True}, **script.notify})
 
     @app.get("/events")
     async def events(request: Request) -> HTTPResponse | None:
