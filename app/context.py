@@ -22,14 +22,17 @@ from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.notes_store import NotesStore
+from app.infrastructure.page_files import PageFiles
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
+from app.infrastructure.wishes import WishStore
 from app.services.access import Access
 from app.services.admin_health import AdminHealth
+from app.services.asset_share import AssetShare
 from app.services.assets import Assets
 from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
@@ -74,6 +77,7 @@ class AppContext:
     connections: ConnectionCap
     live: LiveFeed
     assets: Assets
+    asset_share: AssetShare
     waiting_page: WaitingPage
     _closing: AsyncExitStack = field(repr=False)
 
@@ -104,6 +108,8 @@ class AppContext:
         )
         await tally.start()
         closing.push_async_callback(tally.stop)
+        await self.asset_share.start()
+        closing.push_async_callback(self.asset_share.stop)
         closing.push_async_callback(self.live.stop)
         closing.push_async_callback(self.visitor.streams.stop)
         return self
@@ -151,6 +157,7 @@ class AppContext:
             limiter=limiter,
             counts=counts,
             lockout=lockout,
+            wishes=WishStore(valkey, prefix),
         )
         edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
         connections = ConnectionCap(limiter, settings)
@@ -194,7 +201,8 @@ class AppContext:
             connections=connections,
             live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),
             assets=assets,
-            waiting_page=WaitingPage(assets=assets),
+            asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
+            waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
             _closing=closing,
         )
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
+from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.knock import Knocker, own_ports
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.mailer import Mailer
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
+from app.infrastructure.wishes import WishStore
 from app.services.activation import Activation
 from app.services.hour_keeper import HourKeeper
-from app.services.leadership import Leadership
+from app.services.leadership import Duty, Leadership
+from app.services.notify import AddressDigest
 from app.services.old_marks import OldMarks
 from app.services.prober import Prober
 from app.services.tuner import Tuner
+from app.services.turn_mails import TurnMails
 from workers.runner import Background
 
 
@@ -48,7 +54,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         EngineAuto(prefix, loader, instance=runtime.instance_id),
         SiteStore(background.valkey, prefix, loader),
     )
-    duties = (
+    duties: list[Duty] = [
         Activation(rooms=rooms, engine=engine),
         Prober(
             rooms=rooms,
@@ -60,7 +66,19 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
         OldMarks(NotesStore(background.postgres)),
         HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
-    )
+    ]
+    if settings.offers_mail and settings.smtp_url and settings.smtp_from:
+        duties.append(
+            TurnMails(
+                rooms=rooms,
+                jobs=EngineJobs(prefix, loader),
+                lookup=EngineLookup(prefix, loader),
+                store=WishStore(background.valkey, prefix),
+                mailer=Mailer(settings.smtp_url.reveal(), settings.smtp_from),
+                digest=AddressDigest(settings.secret),
+                public_url=settings.public_url,
+            )
+        )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
 
 

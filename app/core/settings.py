@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from app.core.mail_kinds import EmailAddress, SmtpUrl
 from app.core.secret import Secret
 from app.core.settings_kinds import (
     BaseUrl,
@@ -65,7 +66,7 @@ def row(
 ) -> Any:
     """A dataclass field that is a variable. ``shown`` words a default that is worked out at start."""
     text = shown if shown is not None else _default_text(default)
-    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl))
+    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl | SmtpUrl))
     return field(default=default, metadata={_ROW: meta})
 
 
@@ -253,6 +254,9 @@ class Settings:
     waiting_limit_per_min: int = row(
         "WAITING_LIMIT_PER_MIN", "CFG-071", _LIMIT, 120, "waiting pages of one address; 0 = off"
     )
+    notify_limit_per_min: int = row(
+        "NOTIFY_LIMIT_PER_MIN", "CFG-072", _LIMIT, 30, "addresses left or removed by one client address; 0 = off"
+    )
     verify_limit_per_min: int = row(
         "VERIFY_LIMIT_PER_MIN", "CFG-073", _LIMIT, 60, "calls of /api/verify of one address; 0 = off"
     )
@@ -273,11 +277,24 @@ class Settings:
     autotune: bool = row(
         "AUTOTUNE", "CFG-079", Bool(), False, "rooms without a setting of their own have their rate adjusted"
     )
+    email_notify: bool = row(
+        "EMAIL_NOTIFY", "CFG-080", Bool(), False,
+        "the waiting page may take an address, to which one mail is sent at the visitor's turn",
+    )  # fmt: skip
+    smtp_url: Secret | None = row(
+        "SMTP_URL", "WHK-194", SmtpUrl(), None, "mail server; user and password inside", bad=Bad.REFUSE
+    )
+    smtp_from: str | None = row("SMTP_FROM", "WHK-195", EmailAddress(), None, "sender of every mail")
     mesh_knock_ms: int = row("MESH_KNOCK_MS", "MSH-121", Int(1000, 600_000), 10_000, "how often a site is knocked at")
     mesh_timeout_ms: int = row("MESH_TIMEOUT_MS", "MSH-122", Int(500, 30_000), 5000, "limit of one knock")
     rate_limit_max_keys: int = row(
         "RATE_LIMIT_MAX_KEYS", "CFG-074", Int(1000, 10_000_000), 200_000, "addresses kept per budget"
     )
+
+    @property
+    def offers_mail(self) -> bool:
+        """True when visitors may leave an address: asked for, and there is a way to send (VIS-177)."""
+        return bool(self.email_notify and self.smtp_url and self.smtp_from)
 
     @property
     def is_production(self) -> bool:

@@ -24,9 +24,9 @@ _WATCHED_PREFIXES: Final = (
 # would be worse than saying so.
 _NOT_BUILT: Final = frozenset(
     {
-        "EMAIL_NOTIFY", "HISTORY_RETAIN_DAYS",
+        "HISTORY_RETAIN_DAYS",
         "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH", "MONITOR_TOKEN_TTL_SEC",
-        "NOTIFY_LIMIT_PER_MIN", "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
+        "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
         "VALKEY_ALERT_AFTER_MS",
     }
 )  # fmt: skip
@@ -219,6 +219,17 @@ def _rule_proxies(reading: Reading) -> None:
             reading.warn("broad_trust", "TRUST_PROXY_IPS", message, using=str(item))
 
 
+def _rule_mail(reading: Reading) -> None:
+    """What wants to send mail needs a server and a sender (CFG-080, WHK-195)."""
+    missing = [name for name in ("SMTP_URL", "SMTP_FROM") if reading.values.get(name.lower()) is None]
+    if not missing:
+        return
+    for name, wants in (("EMAIL_NOTIFY", reading.values.get("email_notify")), ("SMTP_URL", reading.is_set("SMTP_URL"))):
+        if wants and name not in missing:
+            message = f"{name} is set without {' and '.join(missing)}: no mail is sent and none is offered"
+            reading.warn("smtp_unset", name, message)
+
+
 def _rule_order(reading: Reading) -> None:
     """Pairs that must be ordered (CFG-012, CFG-062, CFG-066)."""
     values = reading.values
@@ -312,6 +323,7 @@ _RULES: Final = (
     _rule_stores,
     _rule_keys,
     _rule_proxies,
+    _rule_mail,
     _rule_order,
     _rule_protection,
     _rule_other_names,

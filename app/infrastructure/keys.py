@@ -160,6 +160,18 @@ class RoomKeys:
         """String: what the room did in the running hour (domain/hour_record.py)."""
         return f"{self.base}{gen}:s"
 
+    def wishes(self, gen: int) -> str:
+        """Hash: holder → address, language, tries (infrastructure/wishes.py)."""
+        return f"{self.base}{gen}:em"
+
+    def wish_order(self, gen: int) -> str:
+        """Sorted set: holder who waits for his first mail → ticket, 0 for a place without one."""
+        return f"{self.base}{gen}:ez"
+
+    def wish_retries(self, gen: int) -> str:
+        """Sorted set: holder whose mail has not left → wall ms of the next try."""
+        return f"{self.base}{gen}:er"
+
     def past_hours(self, gen: int) -> str:
         """Hash: hour → its record."""
         return f"{self.base}{gen}:sh"
@@ -248,3 +260,23 @@ def counters_key(prefix: str, instance: str) -> str:
 def decisions_key(prefix: str) -> str:
     """List: the last decisions of bot protection, as JSON."""
     return prefix + "decisions"
+
+
+def mail_address_keys(prefix: str, digest: str) -> tuple[str, str]:
+    """Set of the places that an address stands with, and how many mails it got; both live an hour (VIS-230)."""
+    return f"{prefix}mail:{{{digest}}}:places", f"{prefix}mail:{{{digest}}}:sent"
+
+
+def mail_pace_key(prefix: str) -> str:
+    """List: when the last 60 mails left this deployment (wall ms), the latest first."""
+    return prefix + "mail:pace"
+
+
+def mail_counts_key(prefix: str) -> str:
+    """Hash: what became of mails → how many."""
+    return prefix + "mail:counts"
+
+
+def page_file_keys(prefix: str) -> tuple[str, str]:
+    """What page files of all builds begin with, and the sorted set of their names by when they were last handed out."""
+    return prefix + "asset:", prefix + "assets"

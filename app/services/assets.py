@@ -158,6 +158,10 @@ class Assets:
         """File served as ``/assets/<name>``, or None: not of this build."""
         return self._files.get(name)
 
+    def bodies(self) -> dict[str, bytes]:
+        """Every hashed file of this build by its name."""
+        return {name: asset.body for name, asset in self._files.items()}
+
     def source(self, path: str) -> str:
         """Text of a file under ``static/``."""
         return (self._static / path).read_text(encoding="utf-8")

@@ -12,12 +12,14 @@ from app.domain.tokens import VisitorTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.wishes import WishStore
 from app.services.check import CheckService
 from app.services.commit import CommitWaiter
 from app.services.connector_keys import ConnectorKeys
 from app.services.join import JoinService
 from app.services.leave import LeaveService
 from app.services.lockout import Lockout
+from app.services.notify import AddressDigest, NotifyService
 from app.services.protection import Protection
 from app.services.status import StatusService
 from app.services.stream_open import StreamOpener
@@ -45,6 +47,8 @@ class VisitorServices:
     undeclared: UndeclaredPeers
     keys: ConnectorKeys
     verify: VerifyService
+    notify: NotifyService | None
+    """None: not offered (VIS-177)."""
 
     @classmethod
     def build(
@@ -59,6 +63,7 @@ class VisitorServices:
         limiter: RateLimiter,
         counts: VisitorCounts,
         lockout: Lockout,
+        wishes: WishStore | None = None,
     ) -> VisitorServices:
         """Wire the use cases; does nothing else."""
         cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
@@ -106,4 +111,9 @@ class VisitorServices:
                 connectors=settings.connector_ips,
             ),
             verify=VerifyService(engine=engine, rooms=found),
+            notify=NotifyService(
+                engine=engine, rooms=found, identifier=identifier, store=wishes, digest=AddressDigest(settings.secret)
+            )
+            if wishes is not None and settings.offers_mail
+            else None,
         )  # fmt: skip

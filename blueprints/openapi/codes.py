@@ -10,7 +10,7 @@ _BY_STATUS: Final = {
     "nothing_to_change opens_at_in_past target_url_required unknown_field",
     401: "credential_in_query unauthorized",
     403: "blocked_by_protection cross_site csrf_required edge_required insufficient_role origin_not_allowed",
-    404: "no_room no_ticket not_found not_inline_host",
+    404: "no_room no_ticket not_found not_inline_host notify_disabled",
     405: "method_not_allowed",
     409: "room_bypassed room_scheduled stale_room",
     413: "body_too_large",

@@ -13,6 +13,7 @@ from sanic import Blueprint, HTTPResponse, Request
 from sanic.response import empty, text
 
 from app.core.errors import NotFound
+from app.services.asset_share import AssetShare
 from app.services.assets import Asset, Assets
 from app.services.module_tree import accepts_gzip
 from blueprints.etags import is_known
@@ -24,9 +25,9 @@ bp = Blueprint("visitor_assets")
 
 
 async def asset(request: Request, name: str) -> HTTPResponse:
-    """A hashed file of this build; an unknown hash is a 404 that nobody may keep."""
-    assets: Assets = request.app.ctx.qm.assets
-    return send(request, assets.get(name), IMMUTABLE)
+    """A hashed file of a build in use; an unknown hash is a 404 that nobody may keep."""
+    share: AssetShare = request.app.ctx.qm.asset_share
+    return send(request, await share.find(name), IMMUTABLE)
 
 
 async def font(request: Request, name: str) -> HTTPResponse:

@@ -1,7 +1,7 @@
 """What visitor routes, the connectors' routes and the probes take and answer, for the OpenAPI documents.
 
-Belongs here: one operation per method of a path that ``hot.py``, ``leave.py``, ``verify.py``, the stock blueprints of
-this folder and ``blueprints/ops.py`` serve. Source: docs/spec/03.
+Belongs here: one operation per method of a path that ``hot.py``, ``leave.py``, ``notify.py``, ``verify.py``, the stock
+blueprints of this folder and ``blueprints/ops.py`` serve. Source: docs/spec/03.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from blueprints.openapi.document import Operations
 from blueprints.openapi.operation import HTML, NOBODY, STREAM, Answer, Operation, Parameter, json_answer
 from blueprints.openapi.shapes import ANY, TEXT, body_of, maybe, ref
-from blueprints.visitor.shapes import CHECK_ANSWERS, HEALTH, JOIN_ANSWERS, LEFT, STATES, VERIFIED
+from blueprints.visitor.shapes import CHECK_ANSWERS, DONE, HEALTH, JOIN_ANSWERS, LEFT, STATES, VERIFIED
 
 VISITOR: Final = "visitor"
 CONNECTOR: Final = "connector"
@@ -41,6 +41,10 @@ _VOUCHED: Final = (
 _CHECK_CODES: Final = (
     "missing_room", "missing_ip", "missing_agent", "invalid_ip", "unauthorized", "credential_in_query",
     "cross_site", "origin_not_allowed", "no_room", _NO_STORE,
+)  # fmt: skip
+_NOTIFY_CODES: Final = (
+    "notify_disabled", "missing_room", *_BODY_CODES, "invalid_room_id", "invalid_token", "cross_site", "no_room",
+    "no_ticket", _NO_STORE,
 )  # fmt: skip
 _TEXT_OR_NULL: Final = maybe(TEXT)
 
@@ -93,6 +97,16 @@ OPERATIONS: Final[Operations] = {
     ("POST", "/api/leave"): Operation(
         "Give up a place, a pass or a session", json_answer(LEFT),
         ("missing_room", *_BODY_CODES, "invalid_room_id", "invalid_token", "cross_site", "no_room", _NO_STORE),
+        body=body_of({"roomId": TEXT}, {"token": _TEXT_OR_NULL}), is_limited=True, tag=VISITOR,
+    ),
+    ("POST", "/api/notify"): Operation(
+        "Leave an address to be told at one's turn", json_answer(DONE),
+        (*_NOTIFY_CODES, "invalid_email", "invalid_lang"),
+        body=body_of({"roomId": TEXT, "email": TEXT}, dict.fromkeys(("token", "lang"), _TEXT_OR_NULL)),
+        is_limited=True, tag=VISITOR,
+    ),
+    ("DELETE", "/api/notify"): Operation(
+        "Remove that address", json_answer(DONE), _NOTIFY_CODES,
         body=body_of({"roomId": TEXT}, {"token": _TEXT_OR_NULL}), is_limited=True, tag=VISITOR,
     ),
     ("GET", "/api/verify"): Operation(

@@ -104,6 +104,7 @@ def _states(more: dict[str, Shape], optional: dict[str, Shape]) -> Shape:
 STATES: Final[Shape] = _states({}, {"token": TEXT})
 JOIN_ANSWERS: Final[Shape] = _states({"created": FLAG}, {"token": TEXT, "reason": one_of(*_EARLIER)})
 
+DONE: Final = struct({"ok": const(True)})
 LEFT: Final = struct({"ok": const(True), "left": one_of("waiting", "prequeued", "passed", "active", None)})
 _CHECKED: Final = struct(
     {"id": one_of("key", "room", "state", "origin", "returnUrl", "rule"), "ok": FLAG, "message": TEXT},

@@ -20,7 +20,7 @@ from sanic.response import empty, html
 from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.budget import Budget
 from app.domain.room import Room, RoomConfig
-from app.services.assets import Assets
+from app.services.assets import Asset, Assets
 from app.services.waiting_page import RenderedPage, WaitingPage
 from blueprints.visitor import assets, pages
 
@@ -74,6 +74,16 @@ class Pages:
         return (self._mail if found.id == "mail" else self._plain).render(found)
 
 
+class OneBuild:
+    """Files of this build alone."""
+
+    def __init__(self, files: Assets) -> None:
+        self._files = files
+
+    async def find(self, name: str) -> Asset | None:
+        return self._files.get(name)
+
+
 class Limiter:
     """Counts down one budget for everybody."""
 
@@ -93,6 +103,7 @@ def build() -> Sanic[Any, Any]:
     script = Script()
     app.ctx.qm = SimpleNamespace(
         assets=page_files,
+        asset_share=OneBuild(page_files),
         waiting_page=Pages(page_files),
         rooms=Rooms(),
         visitor=SimpleNamespace(undeclared=limiter),

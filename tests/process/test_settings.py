@@ -267,13 +267,11 @@ def test_it_lets_production_win_over_a_differing_alias() -> None:
 
 
 def test_it_notices_variables_it_does_not_have() -> None:
-    loaded = load(
-        {"TRUST_PROXY_IP": "10.0.0.1", "QM_ANALYTICS": "x", "PATH": "/bin", "LC_ALL": "C", "SMTP_URL": "smtp://a"}
-    )
+    loaded = load({"TRUST_PROXY_IP": "10.0.0.1", "QM_ANALYTICS": "x", "PATH": "/bin", "LC_ALL": "C", "SMTP_HOST": "a"})
 
     assert [(item.code, item.message) for item in loaded.warnings] == [
         ("unknown_variable", "QM_ANALYTICS is not a variable of this release"),
-        ("unknown_variable", "SMTP_URL is not a variable of this release"),
+        ("unknown_variable", "SMTP_HOST is not a variable of this release"),
         ("unknown_variable", "TRUST_PROXY_IP is not a variable of this release"),
     ]
     assert not any(item.raises_badge for item in loaded.warnings)

@@ -26,6 +26,7 @@ from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
+from app.infrastructure.wishes import WishStore
 from app.services.lockout import Lockout
 from app.services.refused_tokens import ManyRefused
 from app.services.visitor_counts import VisitorCounts
@@ -36,7 +37,7 @@ from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.errors import error_reply
-from blueprints.visitor import hot, leave, verify
+from blueprints.visitor import hot, leave, notify, verify
 from tests.journal.house import House, until
 
 SECRET = "a-secret-of-the-tests-with-32-characters"
@@ -73,7 +74,7 @@ class Site:
 
     def __init__(self, house: House, limiter: RateLimiter, **settings: Any) -> None:
         # The limits are off unless a test sets one, as in CFG-091.
-        groups = ("join", "check", "status", "verify")
+        groups = ("join", "check", "status", "verify", "notify")
         off = {f"{group}_limit_per_min": 0 for group in groups}
         self.settings = Settings(**{"secret": Secret(SECRET), **off, **settings})
         self.house = house
@@ -97,12 +98,14 @@ class Site:
             limiter=limiter,
             counts=VisitorCounts(self.many_refused),
             lockout=self.lockout,
+            wishes=WishStore(house.valkey, house.prefix),
         )
         self.context: Any = SimpleNamespace(settings=self.settings, limiter=limiter, visitor=self.visitor)
         self.table = HotTable()
         self.table.extend(hot.routes(self.context))
         self.table.extend(leave.routes(self.context))
         self.table.extend(verify.routes(self.context))
+        self.table.extend(notify.routes(self.context))
         self.policy: TrustPolicy = NO_PROXY
         self._readings: dict[Any, Reading] = {}
 

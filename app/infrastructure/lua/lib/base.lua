@@ -15,8 +15,8 @@ qm.OF_GENERATION = {
   "o", "i", "in", "vi", "vip", "x0", "x1", "y0", "y1", "r", "e", "w", "wb", "u", "ut", "fl", "pu", "a0", "a1", "hx", "hc",
   "ip", "ipn", "pn", "hm", "c", "fs", "f", "sa", "lp", "lt",
 }
--- Those of its statistics, which a rebuild keeps when they are there.
-qm.OF_STATISTICS = { "n", "s", "sh" }
+-- Those of its statistics and of addresses left by visitors, which a rebuild keeps when they are there.
+qm.OF_STATISTICS = { "n", "s", "sh", "em", "ez", "er" }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }
