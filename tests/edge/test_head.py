@@ -211,12 +211,14 @@ def test_it_refuses_a_bare_line_feed_without_waiting_for_an_end(wire: Wire) -> N
     assert wire.answer().code == "bad_request"
 
 
+@pytest.mark.req("VIS-042")
 def test_it_refuses_a_line_without_end_as_soon_as_it_is_too_long(wire: Wire) -> None:
     wire.send(b"GET /" + b"a" * 17000)
 
     assert wire.answer().status == 414
 
 
+@pytest.mark.req("VIS-042")
 def test_it_refuses_a_block_without_end_as_soon_as_it_is_too_large(wire: Wire) -> None:
     wire.send(b"GET / HTTP/1.1\r\nX: " + b"a" * 33000)
 

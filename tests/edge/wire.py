@@ -80,8 +80,9 @@ class Answer:
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int, *, timeout: float = 10.0, source: str = "127.0.0.1") -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
+    def __init__(self, port: int, *, timeout: float = 10.0, source: str | None = None) -> None:
+        """``source``: address of 127.0.0.0/8 to come from. Not bound without need: a bound socket may meet itself."""
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout, (source, 0) if source else None)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
 

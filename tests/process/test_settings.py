@@ -266,6 +266,7 @@ def test_it_lets_production_win_over_a_differing_alias() -> None:
     assert warning_of({"NODE_ENV": "staging"}).variable == "NODE_ENV"
 
 
+@pytest.mark.req("CFG-010")
 def test_it_notices_variables_it_does_not_have() -> None:
     loaded = load({"TRUST_PROXY_IP": "10.0.0.1", "QM_ANALYTICS": "x", "PATH": "/bin", "LC_ALL": "C", "SMTP_HOST": "a"})
 

@@ -1,4 +1,4 @@
-"""900 made-up addresses of one machine are one visitor (VIS-218)."""
+"""What a machine says of itself and of the scheme counts only when its peer was declared (VIS-218, CFG-109)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections import Counter
 
 import pytest
 
+from app.core.ids import RoomId
+from app.domain.client_address import NO_PROXY, TrustPolicy
+from app.domain.net_ranges import parse_ranges
 from app.infrastructure.rate_limiter import RateLimiter
 from tests.journal.house import House
 from tests.visitor.site import Browser, Site
@@ -28,3 +31,27 @@ async def test_it_gives_900_forged_addresses_one_budget_and_one_cap(house: House
         assert (await Browser(site, peer="198.51.100.8").join()).status == 200
     finally:
         await site.stop()
+
+
+@pytest.mark.req("CFG-109", "VIS-021")
+async def test_it_marks_cookies_secure_behind_a_declared_proxy_or_when_told_to(
+    house: House, limiter: RateLimiter
+) -> None:
+    async def is_secure(policy: TrustPolicy, **settings: bool) -> bool:
+        site = Site(house, limiter, **settings)
+        site.policy = policy
+        await site.rooms.refresh(RoomId("shop"))
+        joined = await Browser(site, headers={"x-forwarded-proto": "https"}).join()
+        await site.stop()
+        found = {"; Secure" in cookie for cookie in joined.cookies}
+        assert len(joined.cookies) == 2
+        assert len(found) == 1
+        return found.pop()
+
+    await house.create("shop")
+    declared = TrustPolicy.of(1, parse_ranges("198.51.100.7"))
+    assert not await is_secure(NO_PROXY)
+    assert not await is_secure(TrustPolicy.of(1, ()))
+    assert await is_secure(declared)
+    assert await is_secure(NO_PROXY, cookie_secure=True)
+    assert not await is_secure(declared, cookie_secure=False)
