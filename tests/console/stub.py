@@ -81,22 +81,17 @@ app.config.KEEP_ALIVE_TIMEOUT = 1
 app.blueprint(console_bp)
 
 
-def take(group: str, key: bytes, limit: int) -> Budget:
+class Undeclared:
     """Page budget of the stand-in: off, or used up."""
-    if not limit:
-        return UNLIMITED
-    return Budget(allowed=False, limit=limit, remaining=0, reset_sec=7, retry_after_sec=7)
+
+    def page_budget(self, group: str, client: Any) -> Budget:
+        limit = state.page_limit
+        if not limit:
+            return UNLIMITED
+        return Budget(allowed=False, limit=limit, remaining=0, reset_sec=7, retry_after_sec=7)
 
 
-class Settings:
-    """The one setting that the page reads."""
-
-    @property
-    def waiting_limit_per_min(self) -> int:
-        return state.page_limit
-
-
-app.ctx.qm = SimpleNamespace(settings=Settings(), limiter=SimpleNamespace(take=take))
+app.ctx.qm = SimpleNamespace(visitor=SimpleNamespace(undeclared=Undeclared()))
 
 
 def refuse(status: int, code: str, error: str, **more: Any) -> response.HTTPResponse:
