@@ -215,7 +215,7 @@ THROUGH_THE_EDGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.req("VIS-030", "VIS-031", "VIS-035", "CFG-128", "CFG-134")
+@pytest.mark.req("VIS-031", "VIS-035", "CFG-128", "CFG-134")
 @pytest.mark.parametrize(("policy", "peer", "headers", "address", "scheme", "host", "chain", "note"), THROUGH_THE_EDGE)
 def test_it_finds_who_came_through_the_edge(
     policy: TrustPolicy,

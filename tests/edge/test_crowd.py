@@ -232,7 +232,6 @@ def test_it_closes_unanswered_beyond_the_reserve(narrow: DevServer, crowded: lis
     assert [wire.ask("GET /api/check").status for wire in crowded] == [200] * 4
 
 
-@pytest.mark.req("CFG-174")
 @pytest.mark.parametrize(
     ("line", "headers", "status"),
     [

@@ -108,7 +108,7 @@ def test_it_counts_over_the_workers_of_an_instance(limiters: list[RateLimiter]) 
     assert first.proxy_block()["undeclaredPeers"] == second.proxy_block()["undeclaredPeers"] == [PROXY]
 
 
-@pytest.mark.req("VIS-024", "CFG-118", "CFG-121")
+@pytest.mark.req("VIS-024", "CFG-121")
 @pytest.mark.parametrize(
     ("env", "line", "more"),
     [
@@ -185,7 +185,7 @@ def page(peers: UndeclaredPeers, sender: Client, count: int = 1) -> int:
     return shown
 
 
-@pytest.mark.req("CFG-123", "VIS-221")
+@pytest.mark.req("VIS-221")
 def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimiter], clock: Clock) -> None:
     first, second = (UndeclaredPeers(each, settings(waiting_limit_per_min="120")) for each in limiters)
     behind = client(x_forwarded_for="203.0.113.9")
@@ -202,7 +202,6 @@ def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimit
     assert first.exempt == 1
 
 
-@pytest.mark.req("CFG-123")
 def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[RateLimiter]) -> None:
     peers = UndeclaredPeers(limiters[0], settings(waiting_limit_per_min="3"))
 
@@ -210,7 +209,6 @@ def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[
     assert page(peers, client("192.0.2.77"), 50) == 3
 
 
-@pytest.mark.req("CFG-123")
 def test_it_empties_the_exempt_when_there_are_too_many(
     limiters: list[RateLimiter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +224,6 @@ def test_it_empties_the_exempt_when_there_are_too_many(
     assert most == 8
 
 
-@pytest.mark.req("CFG-123")
 def test_it_never_suspends_the_budget_of_who_is_declared(limiters: list[RateLimiter]) -> None:
     config = settings(trust_proxy="1", trust_proxy_ips=PROXY, waiting_limit_per_min="5")
     peers = UndeclaredPeers(limiters[0], config)

@@ -238,7 +238,6 @@ def test_it_reads_mapped_addresses_as_what_they_stand_for() -> None:
     assert [str(item) for item in ranges] == ["10.0.0.7/32", "10.1.0.0/16"]
 
 
-@pytest.mark.req("CFG-115")
 def test_it_warns_of_a_half_set_pair() -> None:
     assert warning_of({"TRUST_PROXY": "1"}).code == "half_set_proxy"
     assert warning_of({"TRUST_PROXY_IPS": "10.0.0.1"}).code == "half_set_proxy"

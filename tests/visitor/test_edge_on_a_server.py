@@ -54,7 +54,7 @@ def half() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.req("VIS-026", "VIS-219", "CFG-115", "CFG-116", "CFG-189")
+@pytest.mark.req("VIS-026", "VIS-219", "CFG-189")
 def test_it_starts_with_a_half_set_proxy_and_gives_everybody_one_budget(half: Server) -> None:
     joins = [
         ask(half, "POST /api/join", f"X-Forwarded-For: 203.0.113.{n}", body={"roomId": "shop"}).status for n in range(9)
@@ -66,7 +66,7 @@ def test_it_starts_with_a_half_set_proxy_and_gives_everybody_one_budget(half: Se
     assert (found["proxy"]["ok"], found["proxy"]["incomplete"], found["proxy"]["trustProxy"]) == (False, True, 1)
 
 
-@pytest.mark.req("CFG-189", "CFG-190", "CFG-007", "CFG-097")
+@pytest.mark.req("CFG-189", "CFG-007", "CFG-097")
 def test_it_starts_with_what_is_merely_wrong_and_says_so_once(half: Server) -> None:
     found = health(half)
     by_variable = {warning["variable"]: warning for warning in found["configWarnings"]}
@@ -102,7 +102,7 @@ def test_it_shows_every_value_in_use_and_of_a_secret_whether_it_is_set(half: Ser
     }  # fmt: skip
 
 
-@pytest.mark.req("VIS-024", "VIS-025", "CFG-114", "CFG-118")
+@pytest.mark.req("VIS-024", "VIS-025", "CFG-114")
 def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Server) -> None:
     proxy = "127.0.0.9"
     for number in range(10):
@@ -121,7 +121,7 @@ def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Ser
     assert joins == [200] * 7 + [429] * 2
 
 
-@pytest.mark.req("CFG-123", "VIS-221")
+@pytest.mark.req("VIS-221")
 def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) -> None:
     def pages(source: str, *headers: str, count: int = 8) -> list[int]:
         return [ask(half, "GET /w/shop", NAVIGATION, *headers, source=source).status for _ in range(count)]
@@ -140,7 +140,7 @@ def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) 
     assert block["exemptAddresses"] >= 1
 
 
-@pytest.mark.req("CFG-175", "CFG-176", "CFG-174")
+@pytest.mark.req("CFG-175", "CFG-176")
 def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Server) -> None:
     held: list[Wire] = []
 
@@ -242,7 +242,6 @@ def test_it_takes_scheme_and_visitor_from_the_edge(guarded: Server) -> None:
     assert [(w["code"], w["variable"]) for w in warnings] == [("ignored_setting", "TRUST_PROXY")]
 
 
-@pytest.mark.req("VIS-033", "CFG-129", "CFG-132")
 def test_it_counts_over_its_workers_what_the_edge_refused(guarded: Server) -> None:
     before = health(guarded, *through())["edge"]
     for _ in range(12):
