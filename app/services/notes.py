@@ -15,6 +15,7 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoRoom
 from app.core.ids import RoomId
+from app.domain.field_checks import is_plain_text
 from app.infrastructure.notes_store import KEPT_MS, AuditQuery, NotesStore
 from app.infrastructure.room_directory import RoomDirectory
 
@@ -57,7 +58,7 @@ class Notes:
     async def timeline(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Marks of one room, or of all, of the last 24 h (ADM-195)."""
         room = parameters.get("roomId")
-        start, end = _time(parameters, "from"), _time(parameters, "to")
+        start, end = _span(parameters)
         if room is not None and await self._rooms.find(room) is None:
             raise NoRoom
         oldest = wall_ms() - KEPT_MS
@@ -67,12 +68,13 @@ class Notes:
 
 def audit_query(parameters: Mapping[str, str]) -> AuditQuery:
     """Filters of the query's parameters. Raises InvalidField."""
+    start, end = _span(parameters)
     return AuditQuery(
-        room=parameters.get("roomId"),
-        action=parameters.get("action"),
-        actor=parameters.get("actor"),
-        start=_time(parameters, "from"),
-        end=_time(parameters, "to"),
+        room=_text(parameters, "roomId"),
+        action=_text(parameters, "action"),
+        actor=_text(parameters, "actor"),
+        start=start,
+        end=end,
         ok=_flag(parameters, "ok"),
         before=_number(parameters, "before", 1, 2**63 - 1),
         limit=_number(parameters, "limit", 1, LIMIT_MAX) or LIMIT_DEFAULT,
@@ -85,6 +87,22 @@ def is_csv(parameters: Mapping[str, str]) -> bool:
     if wanted not in ("json", "csv"):
         raise InvalidField("format", "format must be json or csv")
     return wanted == "csv"
+
+
+def _text(parameters: Mapping[str, str], name: str) -> str | None:
+    """A filter that the store can compare with: it has no NUL."""
+    text = parameters.get(name)
+    if text is not None and not is_plain_text(text):
+        raise InvalidField(name, f"{name} must be text without control characters")
+    return text
+
+
+def _span(parameters: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """``from`` and ``to``, the first before the second (ADM-019)."""
+    start, end = _time(parameters, "from"), _time(parameters, "to")
+    if start is not None and end is not None and start >= end:
+        raise InvalidField("from", "from must be before to", code="invalid_range", fields=["from", "to"])
+    return start, end
 
 
 def _time(parameters: Mapping[str, str], name: str) -> int | None:

@@ -119,10 +119,13 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "audit"): Operation(
         "Who did what, newest first",
         {200: Answer("A page of entries, or all of them as CSV", {JSON: shapes.AUDIT, "text/csv": TEXT})},
-        ("invalid_ok", "invalid_limit", "invalid_before", "invalid_time", "invalid_format"),
+        ("invalid_room_id", "invalid_action", "invalid_actor", "invalid_ok", "invalid_limit", "invalid_before",
+         "invalid_time", "invalid_range", "invalid_format"),
     ),
     ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
-    ("GET", "timeline"): _read("What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time"),
+    ("GET", "timeline"): _read(
+        "What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time", "invalid_range"
+    ),
 }  # fmt: skip
 
 
