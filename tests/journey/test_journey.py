@@ -87,6 +87,7 @@ async def _is_told_number(page: Page, number: int) -> None:
     await expect(heading).to_contain_text(re.compile(rf"(?<!\d){number}(?!\d)"), timeout=30_000)
 
 
+@pytest.mark.req("VIS-216")
 async def test_it_takes_a_visitor_from_the_shop_through_the_line_and_back() -> None:
     async with staged(workers=2) as stage, shared_client(stage.server.url) as client:
         stage.save(name="The Little Shop", ratePerMinute=0)
@@ -120,6 +121,11 @@ async def test_it_takes_a_visitor_from_the_shop_through_the_line_and_back() -> N
 
         token = await page.evaluate(f"localStorage.getItem('qm_{ROOM}')")
         await _a_copied_token_stays_outside(stage, token)
+
+        stage.server.stop()
+        await page.goto(f"{SHOP}/checkout")
+        await expect(page.locator("#shop")).to_be_visible(timeout=30_000)  # the queue is gone: shown unqueued
+        assert page.url == f"{SHOP}/checkout"
 
 
 async def _stays_at(page: Page, url: str) -> None:
