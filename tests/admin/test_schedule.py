@@ -140,8 +140,8 @@ async def test_it_is_never_flushed_and_may_be_purged(process: Process) -> None:
 def test_it_opens_the_doors_of_a_real_server_in_time(server: Server, owner: Caller) -> None:
     room = fresh_id()
     owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": TARGET, "rate": 0, "preQueueMaxPerIp": None})
-    opens_at = wall_ms() + 1500
-    answer = owner("POST", f"/api/admin/rooms/{room}/schedule", {"opensAt": opens_at, "preQueueMaxPerIp": 64}).json()
+    schedule, opens_at = f"/api/admin/rooms/{room}/schedule", wall_ms() + HOUR_MS
+    answer = owner("POST", schedule, {"opensAt": opens_at, "preQueueMaxPerIp": 64}).json()
     assert set(answer) == {"room", "changed", "warnings"}
     assert answer["changed"] == ["preQueueMaxPerIp", "opensAt"]
     shown = answer["room"]
@@ -151,6 +151,8 @@ def test_it_opens_the_doors_of_a_real_server_in_time(server: Server, owner: Call
     assert {(v.join()["state"], v.status()["preQueued"]) for v in visitors} == {("scheduled", True)}
     assert owner("GET", f"/api/admin/rooms/{room}").json()["room"]["preQueue"] == 5
 
+    opens_at = wall_ms() + 1500
+    assert owner("POST", schedule, {"opensAt": opens_at}).json()["changed"] == ["opensAt"]
     deadline = mono() + 10
     states = [v.status() for v in visitors]
     while any(state["state"] == "scheduled" for state in states) and mono() < deadline:
