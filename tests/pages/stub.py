@@ -17,6 +17,7 @@ from typing import Any
 from sanic import HTTPResponse, Request, Sanic
 from sanic.response import empty, html
 
+from app.core.errors import QmError
 from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.budget import Budget
 from app.domain.room import Room, RoomConfig
@@ -110,6 +111,11 @@ def build() -> Sanic[Any, Any]:
     )
     app.blueprint(pages.bp)
     app.blueprint(assets.bp)
+
+    @app.exception(QmError)
+    async def refused(_request: Request, error: QmError) -> HTTPResponse:
+        # How refusals look is proven with the real server; here they only have to be refusals.
+        return HTTPResponse(json.dumps(error.body()), status=error.status, content_type="application/json")
 
     @app.on_request
     async def client(request: Request) -> None:

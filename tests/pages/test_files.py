@@ -146,13 +146,6 @@ def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
         assert gzip.decompress(packed) == body
 
 
-@pytest.mark.req("VIS-106")
-def test_it_answers_404_that_nobody_keeps_to_an_unknown_hash(stub: Stub) -> None:
-    for name in ("waiting-AAAAAAAAAAAAAAAAAAAAAA.css", "waiting-.js", "..%2fwaiting.html"):
-        status, headers, _ = fetch(f"{stub.url}/assets/{name}")
-        assert (status, headers["cache-control"]) == (404, "no-store")
-
-
 @pytest.mark.req("VIS-108", "PAG-187", "PAG-188", "PAG-190", "PAG-191", "PAG-192")
 def test_it_serves_the_fonts_as_they_are(stub: Stub) -> None:
     for name in ("geist-latin", "geist-latin-ext", "geist-mono-latin", "geist-mono-latin-ext"):

@@ -163,6 +163,14 @@ def test_it_serves_the_tag(visitor: httpx.Client) -> None:
     assert head.headers["content-length"] == str(len(plain.content))
 
 
+@pytest.mark.req("VIS-106")
+def test_it_answers_404_that_nobody_keeps_to_an_unknown_hash(visitor: httpx.Client) -> None:
+    for name in ("waiting-AAAAAAAAAAAAAAAAAAAAAA.css", "waiting-.js", "..%2fwaiting.html"):
+        answer = visitor.get(f"/assets/{name}")
+
+        assert (answer.status_code, answer.headers["cache-control"]) == (404, "no-store")
+
+
 @pytest.mark.req("VIS-061")
 def test_it_sends_no_cors_headers_anywhere_else(visitor: httpx.Client, room: str) -> None:
     origin = {"origin": "https://shop.example"}
