@@ -159,7 +159,7 @@ class EdgeProtocol(Deadlines):
         except QmError:
             return False  # the task reads it again, and refuses it
         note = reading.client.note
-        if note & Note.NOT_BY_EDGE:
+        if note and note & Note.NOT_BY_EDGE:  # most have none, and an enum's operator is a call
             return False  # likewise
         fields = reading.fields
         length = fields.length

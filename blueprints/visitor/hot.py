@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _CHECK_FIELDS: Final = frozenset({"token", "url", "doorKey", "tag"})
 _JOIN_FIELDS: Final = frozenset({"roomId", "token", "returnUrl", "from"})
+_ASKED_MAX_BYTES: Final = 1024
 _EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
 _PREFLIGHT: Final = [
     (b"Access-Control-Allow-Methods", b"GET, HEAD, POST"),
@@ -179,7 +180,21 @@ class JoinRoute:
 
 
 def _asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]:
-    """Who checks which page. The visitor's text never makes a 400, only a wrong shape does (VIS-120)."""
+    """Who checks which page. The visitor's text never makes a 400, only a wrong shape does (VIS-120).
+
+    A page that stays open asks the very same again and again, so what was asked is kept with its header lines.
+    """
+    if len(request.body) + len(request.query_bytes) > _ASKED_MAX_BYTES:
+        return _read_asked(request, room_id)
+    key = (room_id, request.method, request.query_bytes, request.body)
+    asked: tuple[Visitor, str | None] | None = request.reading.memo.get(key)
+    if asked is None:
+        asked = _read_asked(request, room_id)
+        request.reading.conclude(key, asked)
+    return asked
+
+
+def _read_asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]:
     sent: Mapping[str, str | None] = request.query
     door = None
     if request.method == "POST":
