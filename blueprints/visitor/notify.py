@@ -30,10 +30,10 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
         request.budget = budget = ctx.limiter.take(_BUDGET, request.client.key, limit)
         if not budget.allowed:
             raise RateLimited
+        refuse_other_sites(request, own_host)
         service = ctx.visitor.notify
         if service is None:
             raise NotFound("Notification is not offered here", code="notify_disabled")
-        refuse_other_sites(request, own_host)
         fields = texts_of(request, _FIELDS[request.method])
         room_id = fields.get("roomId")
         if not room_id:
