@@ -6,8 +6,8 @@ import pytest
 
 from app.core.ids import RoomId
 from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewState
+from tests.journal.history import advance, keep_the_time, lose_and_rebuild
 from tests.journal.house import House, digest, entry, holder, newcomer
-from tests.journal.test_rebuild import advance, keep_the_time, lose_and_rebuild
 
 SHOP = RoomId("shop")
 

@@ -13,10 +13,10 @@ from app.infrastructure.postgres import Postgres
 from app.services import checkpoints
 from app.services.checkpoints import Checkpoints
 from tests.journal.folds import assert_checkpoints_agree
+from tests.journal.history import HISTORY, SHOP, Chance, keep_the_time, lose_and_rebuild
 from tests.journal.house import House, holder, until
 from tests.journal.snapshot import snapshot, without_fresh
 from tests.journal.test_fold import BORN, NOW, Story, joined
-from tests.journal.test_rebuild import SHOP, Chance, keep_the_time, lose_and_rebuild
 
 
 async def kept(house: House) -> list[tuple[int, int]]:
@@ -27,10 +27,7 @@ async def kept(house: House) -> list[tuple[int, int]]:
 
 @pytest.mark.req("ENG-252", "FLT-103")
 async def test_it_folds_to_the_same_room_from_any_checkpoint_of_any_history(house: House) -> None:
-    await house.create(
-        "shop", rate_per_minute=60, max_concurrent=4, queue_max_per_ip=8, passed_ttl_sec=150, session_ttl_sec=90,
-        session_max_sec=300, presence_sec=20,
-    )  # fmt: skip
+    await house.create("shop", **HISTORY)
     chance = Chance(house)
     for _ in range(250):
         await chance.act()

@@ -20,8 +20,8 @@ from app.domain.facts_of_doors import Drawn
 from app.infrastructure.engine_results import Presented, VisitorView
 from app.infrastructure.store_binaries import Binaries
 from app.services.draws import SLICE, draw_room
+from tests.journal.history import ANY_TIME, advance, lose_and_rebuild
 from tests.journal.house import House, batch_of, holder
-from tests.journal.test_rebuild import ANY_TIME, advance, lose_and_rebuild
 
 DROP = RoomId("drop")
 GUIDE = Path(__file__).resolve().parents[2] / "docs/reference/draw.md"

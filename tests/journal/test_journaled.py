@@ -12,8 +12,8 @@ from app.domain.layout import DOOR_BYTES, DoorRecord
 from app.domain.room import RoomConfig
 from app.infrastructure.engine_results import Verdict, Via
 from app.infrastructure.keys import RoomKeys
+from tests.journal.history import SHOP, Chance, advance
 from tests.journal.house import House, door_of, entry
-from tests.journal.test_rebuild import SHOP, Chance, advance
 
 
 async def rows(house: House, gen: int = 1) -> list[Any]:

@@ -16,8 +16,8 @@ from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewSta
 from app.services.draws import draw_room
 from tests.engine.world import ROOM, Browser, World
 from tests.journal.folds import folded, rows_of
+from tests.journal.history import Chance
 from tests.journal.house import House
-from tests.journal.test_rebuild import Chance
 
 MINUTE = 60
 

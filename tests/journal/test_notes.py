@@ -14,8 +14,8 @@ from app.domain.facts import FactType
 from app.infrastructure.engine_auto import Switched, Tuning
 from app.infrastructure.journal import Batch
 from app.infrastructure.notes_store import AuditQuery, NotesStore
+from tests.journal.history import advance
 from tests.journal.house import House
-from tests.journal.test_rebuild import advance
 
 SHOP = RoomId("shop")
 ANN = Actor("Ann", kind="operator", ident="535dddaa", role="operator", ip="198.51.100.4", instance="i:one")

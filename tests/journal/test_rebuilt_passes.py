@@ -7,8 +7,8 @@ import pytest
 from app.core.ids import RoomId
 from app.domain.facts import FactType
 from app.infrastructure.engine_results import TicketState
+from tests.journal.history import SHOP, advance, lose_and_rebuild
 from tests.journal.house import House
-from tests.journal.test_rebuild import SHOP, advance, lose_and_rebuild
 
 
 async def states(house: House) -> list[tuple[int, int]]:

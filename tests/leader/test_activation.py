@@ -19,8 +19,8 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Valkey
 from app.services.activation import Activation
 from app.services.leadership import Term, TermOver
+from tests.journal.history import advance
 from tests.journal.house import House, until
-from tests.journal.test_rebuild import advance
 from tests.leader.conftest import lease_of
 
 SHOP = RoomId("shop")

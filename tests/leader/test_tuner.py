@@ -22,8 +22,8 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore, TuneRound
 from app.services.leadership import Term, TermOver
 from app.services.tuner import Tuner, may_be_tuned
+from tests.journal.history import advance
 from tests.journal.house import House
-from tests.journal.test_rebuild import advance
 from tests.leader.conftest import lease_of
 
 ID = RoomId("shop")
