@@ -152,7 +152,7 @@ class RoomFold:
         with memoryview(self.doors) as doors, doors.cast("I") as words:
             for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
                 if used_at:
-                    words[_USED_AT + place * _DOOR_WORDS] = now
+                    words[_USED_AT + place * _DOOR_WORDS] = self._used_ds
 
     def ds(self, wall_ms: int) -> int:
         """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
@@ -162,6 +162,11 @@ class RoomFold:
     def now_ds(self) -> int:
         """The moment of the fold on the room's clock."""
         return self.ds(self.now_ms)
+
+    @property
+    def _used_ds(self) -> int:
+        """``usedAt`` of every session: 0 would say that there is none."""
+        return max(1, self.now_ds)
 
     def door(self, n: int) -> DoorRecord:
         """Door record of ticket n; BrokenJournal when nobody before or beside it was promoted."""
@@ -262,7 +267,9 @@ class RoomFold:
             self._finish_place(number, TicketState.EXPIRED, Why.LEFT)
             begin = (number - 1) * PLACE_BYTES + _PLACE_AT
             place = bytes(self.pre_queue.records[begin : begin + _PLACE_BYTES])
-            note_left(self.left, (at, "ip", place, threshold(caps[1]), True))
+            in_line = self.pre_queue.number(number) > 0  # its number, told or not, counted there
+            book, cap = ("i", caps[0]) if in_line else ("ip", caps[1])
+            note_left(self.left, (at, book, place, threshold(cap), True))
 
     def _finish_place(self, place: int, state: TicketState, why: int) -> None:
         if not self.pre_queue.is_known(place):
@@ -339,7 +346,7 @@ class RoomFold:
         self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
         door = self.door(fact.ticket)._replace(
             before=flags & _BEFORE,
-            used_at=self.now_ds,
+            used_at=self._used_ds,
             first_admitted=self.ds(fact.first_admitted_at),
             admitted=self.ds(at),
             admission_seq=seq & 0xFFFFFFFF,

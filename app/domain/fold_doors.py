@@ -151,7 +151,7 @@ class DoorsFold:
 
     def writes(self) -> Iterator[tuple[str, Any]]:
         """What the live store holds beside header, owners and tickets: kind and its content, not yet in slices."""
-        if not self.places and self.phase == Phase.NONE and not self.drawn_at:
+        if not self.places and self.phase == Phase.NONE and not self.first:
             return
         yield "h", self.records
         yield "pn", bytes(self.numbers).rstrip(b"\0").ljust(self._numbers_end(), b"\0")

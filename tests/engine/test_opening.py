@@ -12,6 +12,7 @@ from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined
 from app.domain.layout import Phase
 from app.domain.room import RoomState
 from app.domain.ticket_state import TicketState
+from app.infrastructure.engine_admin import EjectCode
 from app.infrastructure.engine_results import JoinCode, Reason, Verdict, ViewState
 from app.services.draws import SLICE, draw_room
 from tests.engine.test_prequeue import scheduled
@@ -223,6 +224,22 @@ async def test_it_keeps_the_number_of_a_place_given_up_while_the_order_is_drawn(
     assert sorted([(await world.status(b)).ahead for b in stayers]) == [0, 1, 2]
     figures = await world.figures()
     assert (figures.waiting, figures.pre_queue) == (3, 0)
+
+
+@pytest.mark.req("ENG-180", "ENG-192")
+async def test_it_ejects_no_number_that_was_not_told(world: World) -> None:
+    await scheduled(world, sec=60, rate_per_minute=0)
+    (owner,) = await world.joined(1)
+    await world.advance(61)
+    await world.tick()
+    assert await draw_room(world.jobs, ROOM) is not None
+
+    early = await world.admin.eject(ROOM, 1, actor="ann")
+    await world.commit()
+    late = await world.admin.eject(ROOM, 1, actor="ann")
+
+    assert (early.code, late.code) == (EjectCode.NO_TICKET, EjectCode.OK)
+    assert (await world.status(owner)).reason is Reason.EJECTED
 
 
 async def test_it_opens_an_empty_pre_queue_too(world: World) -> None:

@@ -62,6 +62,13 @@ async def keep_the_time(house: House, room: str) -> None:
 ADDRESSES = [0, 1, 2, 3, "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:1ff::1", "2001:db8:7:1::1"]
 
 
+def proof_of(who: int, view: VisitorView | None) -> Proof:
+    """What the visitor shows who was just given this view."""
+    assert view is not None
+    proof = holder(who, view.ticket)
+    return proof if view.ticket else proof._replace(presented=Presented.HANDLE, handle=view.handle)
+
+
 class Chance:
     """Random acts on one room, the same each time by ``seed``. Act n has dice of its own: it is the same without the
     acts before it."""
@@ -90,7 +97,8 @@ class Chance:
             + ["move", "reclaim", "hand_over"]
             + ["advance"] * 4
             + ["switch", "tune"]
-            + ["schedule", "draw", "look", "look", "leave_place", "undo_prejoin", "prejoin", "prejoin"]
+            + ["schedule", "draw", "look", "look", "leave_place", "leave_place", "undo_prejoin", "prejoin", "prejoin"]
+            + ["move_place", "come_back"]
         )
         await getattr(self, name)()
 
@@ -118,7 +126,9 @@ class Chance:
         header = unpack_header(await self.house.valkey.execute("GET", RoomKeys(self.house.prefix, "shop").header))
         opens_at = int(header["last_time"]) + self.dice.randrange(60_000) + 1 if self.dice.randrange(3) else None
         with contextlib.suppress(RoomFenced):  # an order is being drawn
-            await self.house.admin.update(SHOP, {"opens_at": opens_at, "pre_queue_max_per_ip": 9}, actor="ann")
+            await self.house.admin.update(
+                SHOP, {"opens_at": opens_at, "pre_queue_max_per_ip": self.dice.choice((2, 9))}, actor="ann"
+            )
         await self.house.read("shop")
 
     async def prejoin(self) -> None:
@@ -173,11 +183,15 @@ class Chance:
             people = [self.dice.getrandbits(40) for _ in range(8)]
             joins = [self.house.join("shop", who, address="2001:db8:0:1::9") for who in people]
             answers = zip(people, await asyncio.gather(*joins), strict=True)
-            places = [holder(who, answer.view.ticket) for who, answer in answers if answer.view and answer.view.ticket]
-            await asyncio.gather(*(self.house.engine.leave(self.house.rooms["shop"], place) for place in places))
+            proofs = [proof_of(who, answer.view) for who, answer in answers if answer.code is JoinCode.CREATED]
+            await asyncio.gather(*(self.house.engine.leave(self.house.rooms["shop"], proof) for proof in proofs))
 
     async def eject(self) -> None:
-        if (who := self.pick()) is not None:
+        """Of somebody, or of any number, known to somebody or not."""
+        if self.dice.randrange(4) == 0:
+            header = await self.house.jobs.header(SHOP) or {}
+            await self.house.admin.eject(SHOP, 1 + self.dice.randrange(int(header["last_ticket"]) + 1), actor="ann")
+        elif (who := self.pick()) is not None:
             await self.house.admin.eject(SHOP, self.people[who], actor="ann")
 
     async def flush(self) -> None:
@@ -190,6 +204,24 @@ class Chance:
             strict, loose = self.dice.randbytes(16), self.dice.randbytes(16)
             proof = holder(who, self.people[who])._replace(strict=strict, loose=loose, may_bind=True)
             await self.house.engine.status(self.house.rooms["shop"], proof, bind=True)
+
+    async def move_place(self) -> None:
+        """The same, before he has a number."""
+        if (one := self.stands()) is not None:
+            strict, loose = self.dice.randbytes(16), self.dice.randbytes(16)
+            proof = one[1]._replace(strict=strict, loose=loose, may_bind=True)
+            self.learn(one[0], await self.house.engine.status(self.house.rooms["shop"], proof, bind=True))
+
+    async def come_back(self) -> None:
+        """An owner joins again with nothing but his cookie."""
+        if (one := self.stands()) is not None:
+            proof = one[1]._replace(presented=Presented.NONE, handle=b"")
+            item = newcomer(one[0])._replace(proof=proof, cookie=self.dice.randbytes(16))
+            answer = await self.house.engine.join(self.house.rooms["shop"], item)
+            if answer.code is JoinCode.CREATED:
+                del self.places[one[0]]  # his new cookie is nobody's here
+            elif answer.view is not None and answer.code is JoinCode.EXISTING:
+                self.learn(one[0], answer.view)
 
     async def reclaim(self) -> None:
         """An owner joins again without his door key."""
@@ -227,7 +259,8 @@ class Chance:
             [{"rate_per_minute": 600}, {"rate_per_minute": 60}, {"max_concurrent": 3}, {"max_concurrent": None},
              {"max_concurrent": 6}, {"session_ttl_sec": 60}, {"session_ttl_sec": 120},
              {"state": 2}, {"state": 0}, {"auto_activate": None}, {"auto_activate": BRISK}, {"session_max_per_ip": 1},
-             {"session_max_per_ip": None}]
+             {"session_max_per_ip": None}, {"queue_max_per_ip": 1}, {"queue_max_per_ip": 8},
+             {"pre_queue_max_per_ip": 2}, {"pre_queue_max_per_ip": None}]
         )  # fmt: skip
         await self.house.admin.update(SHOP, changes, actor="ann")
         await self.house.read("shop")

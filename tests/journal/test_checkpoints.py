@@ -7,16 +7,18 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from app.domain.facts import Admitted
+from app.domain.fold import RoomFold
 from app.domain.fold_state import STATE_FORM, UnreadableState, dump_fold, load_fold
 from app.infrastructure import snapshots
 from app.infrastructure.postgres import Postgres
 from app.services import checkpoints
 from app.services.checkpoints import Checkpoints
 from tests.journal.folds import assert_checkpoints_agree
-from tests.journal.history import HISTORY, SHOP, Chance, keep_the_time, lose_and_rebuild
+from tests.journal.history import HISTORY, SHOP, Chance, keep_the_time, lose_and_rebuild, settled
 from tests.journal.house import House, holder, until
 from tests.journal.snapshot import snapshot, without_fresh
-from tests.journal.test_fold import BORN, NOW, Story, joined
+from tests.journal.test_fold import BORN, KEY, NOW, Story, joined
 
 
 async def kept(house: House) -> list[tuple[int, int]]:
@@ -53,9 +55,7 @@ async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House
         await house.valkey.execute("COPY", key.replace(":" + name, ":kept-" + name), key, "REPLACE")
     for _ in range(60):
         await chance.act()
-    await house.jobs.tick(SHOP)  # writes what a flush has left to be written
-    before = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
-    await house.drain("shop")
+    before = without_fresh(await settled(house))
     ((_, at),) = await kept(house)
     await house.postgres.execute("UPDATE events SET type = 99 WHERE seq <= $1", at)
 
@@ -64,7 +64,7 @@ async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House
 
     after = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
     for part, value in before.items():
-        assert after[part] == value, part
+        assert after[part] == value, f"history {chance.seed}: {part}"
 
 
 @pytest.mark.req("FLT-104")
@@ -185,6 +185,16 @@ async def test_it_makes_checkpoints_by_itself(house: House, monkeypatch: pytest.
 def test_it_sees_everybody_anew_and_gives_no_record_to_a_number_that_was_never_given() -> None:
     story = Story().tell(joined(1), joined(3)).promote(1)
     early, late = story.fold(BORN + 60_000), story.fold(NOW)
+
+    assert load_fold(list(dump_fold(early)), NOW) == late
+
+
+def test_it_lets_a_session_of_the_first_moment_be_used_anew() -> None:
+    story = Story().join(1).promote(1).tell(Admitted(1, 1, KEY, BORN + 50))
+    rows = [(seq, kind, lv, BORN + 50, body) for seq, kind, lv, _, body in story.rows]
+    early, late = RoomFold(BORN + 50), RoomFold(NOW)
+    for fold in (early, late):
+        fold.feed(rows)
 
     assert load_fold(list(dump_fold(early)), NOW) == late
 

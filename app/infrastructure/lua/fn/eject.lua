@@ -1,7 +1,7 @@
 -- Purpose: Takes a ticket out, whatever its state, and forgets its times (ENG-191, ENG-192).
 -- Keys: header
 -- Args: ticket · actor (text)
--- Returns: code, state before (0 = never issued), seq to wait for, epoch
+-- Returns: code, state before (0 = never issued, or not told yet), seq to wait for, epoch
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: ejected, unless it was ejected already
 -- Cost: O(1)
@@ -10,7 +10,7 @@ qm.fn("eject", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_enter(keys[1], 0, 0)
   if not R then return { code } end
   local n = tonumber(args[1])
-  local rec = n >= 1 and n <= R.h.last_ticket and qm.ticket_get(R, n)
+  local rec = n >= 1 and n <= R.h.last_ticket and not qm.is_secret(R, n) and qm.ticket_get(R, n)
   if not rec then return { qm.CODE.OK, 0, 0, 0 } end
   local state = rec:byte(1)
   if state == qm.T.EJECTED then return { qm.CODE.OK, state, qm.outstanding(R.h), R.h.epoch } end

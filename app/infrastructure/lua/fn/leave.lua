@@ -11,8 +11,8 @@ local TAIL = 29
 -- A place of the pre-queue that has no ticket to tell.
 local function leave_place(R, item, p, rec)
   if qm.place_state(R, p, rec) ~= qm.T.WAITING or qm.prove(item, TAIL, rec) == 0 then return 0, 0 end
-  qm.place_finish(R, p, rec, qm.T.EXPIRED, qm.WHY.LEFT)
-  qm.place_left(R, "ip", rec, 15)
+  local n = qm.place_finish(R, p, rec, qm.T.EXPIRED, qm.WHY.LEFT)
+  qm.place_left(R, n > 0 and "i" or "ip", rec, 15) -- with a number, told or not, it counted in the line
   return qm.T.PREQUEUED, qm.fact(R, qm.FACT.LEFT, struct.pack("<I4I4", 0, p))
 end
 

@@ -29,13 +29,6 @@ local function never_issued(n)
   return struct.pack(FORMAT, T.NONE, 0, 0, 0, n, 0, 0, 0, 0, 0, 0)
 end
 
--- True for a number that a running draw has taken: whose it is may not be told yet (ENG-180).
-local function is_secret(R, n)
-  if R.h.phase < qm.PHASE.DRAWING then return false end
-  local pre = qm.pre(R)
-  return n >= pre.first and n < pre.first + pre.count
-end
-
 -- A number without a record: its times may have been kept (ring.lua).
 local function without_record(R, n)
   if n < 1 or n > R.h.last_ticket then return never_issued(n) end
@@ -65,7 +58,7 @@ local function marks_of(R, rec)
 end
 
 local function describe(R, n)
-  if is_secret(R, n) then return never_issued(n) end
+  if qm.is_secret(R, n) then return never_issued(n) end
   local rec, bytes = read(R, n)
   if not rec then return without_record(R, n) end
   local door = bytes and qm.door_read(bytes) or qm.door_get(R, n)

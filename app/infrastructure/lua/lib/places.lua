@@ -112,6 +112,13 @@ function qm.place_ticket(R, p)
   return n > 0 and n or nil
 end
 
+-- True for a number that a running draw has taken: whose it is may not be told yet (ENG-180).
+function qm.is_secret(R, n)
+  if R.h.phase < qm.PHASE.DRAWING then return false end
+  local pre = qm.pre(R)
+  return n >= pre.first and n < pre.first + pre.count
+end
+
 -- Place with `handle` (16 bytes) and its record, or nil.
 function qm.place_of(R, handle)
   if R.h.places == 0 then return nil end

@@ -56,16 +56,17 @@ local function place_create(R, ip, owner)
   return seq, (qm.view_place(R, p, rec, 2))
 end
 
--- Ends place p, which waits and has no ticket to tell. The fact is the caller's.
+-- Ends place p, which waits and has no ticket to tell. Returns the number that ends with it, or 0. The fact is the caller's.
 function qm.place_finish(R, p, rec, state, why)
   local pre = qm.pre(R)
   local late = R.h.phase >= PHASE.DRAWING
   qm.place_put(R, p, 0, char(state, late and LATE or 0, why))
   pre.live = pre.live - 1
   qm.note_places_end(R)
-  qm.place_change(R, "ip", rec, 15, -1)
+  if R.h.phase < PHASE.DRAWN then qm.place_change(R, "ip", rec, 15, -1) end
   local n = late and qm.place_number(R, p) or 0
   if n > 0 then qm.finish(R, n, qm.ticket_get(R, n), state, why) end
+  return n
 end
 
 -- What a join of a place's holder shows (`proof` of qm.prove), or nil and why he does not keep it.
