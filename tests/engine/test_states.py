@@ -48,7 +48,7 @@ async def test_it_resumes_with_at_most_one_credit(world: World) -> None:
     answer = await world.tick()
 
     assert answer.promoted <= 1
-    assert 9 <= (await world.tick(1)).promoted <= 11
+    assert 5 <= (await world.tick(1)).promoted <= 11  # less by the time that the calls before took
 
 
 @pytest.mark.req("ENG-066")
