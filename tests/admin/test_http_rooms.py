@@ -160,7 +160,7 @@ def test_a_room_that_was_read_can_be_posted_back_whole(owner: Caller, room: str)
         ({"state": "off"}, "invalid_state", ["state"], "state must be active, paused or bypass"),
         ({"proxyOrigin": "http://203.0.113.7:3000"}, "not_in_this_build", ["proxyOrigin"], None),
         ({"opensAt": "2027-01-01T00:00:00"}, "invalid_opens_at", ["opensAt"], None),
-        ({"protection": {"mode": "off"}}, "not_in_this_build", ["protection"], None),
+        ({"protection": {"mode": "loud"}}, "invalid_protection", ["protection"], None),
         ({"preset": "capacity"}, "not_in_this_build", ["preset"], None),
         ({"rate": "60"}, "invalid_rate", ["rate"], "rate must be a whole number from 0 to 100000"),
         ({"name": "", "maxConcurrent": 0, "x": 1}, "invalid_name", ["name", "maxConcurrent", "x"], None),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.core.clock import mono
@@ -47,8 +48,12 @@ async def own_house(own_stores: PrivateStores) -> AsyncIterator[House]:
 
 
 def kill(stores: PrivateStores, name: str) -> None:
+    """Kill a store with its children: a Postgres back end outlives its parent for a moment, and commits in it."""
     process = stores.children[name].process
     assert process is not None
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
     process.send_signal(signal.SIGKILL)
     process.wait()
 
