@@ -151,8 +151,9 @@ class RoomFold:
         self.pre_queue.renew(now)
         with memoryview(self.doors) as doors, doors.cast("I") as words:
             for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
-                if used_at:
-                    words[_USED_AT + place * _DOOR_WORDS] = self._used_ds
+                # A session of the room's first moment was used at 0, as tickets that had none.
+                if used_at or self.tickets[place * TICKET_BYTES] == TicketState.ACTIVE:
+                    words[_USED_AT + place * _DOOR_WORDS] = now
 
     def ds(self, wall_ms: int) -> int:
         """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
@@ -162,11 +163,6 @@ class RoomFold:
     def now_ds(self) -> int:
         """The moment of the fold on the room's clock."""
         return self.ds(self.now_ms)
-
-    @property
-    def _used_ds(self) -> int:
-        """``usedAt`` of every session: 0 would say that there is none."""
-        return max(1, self.now_ds)
 
     def door(self, n: int) -> DoorRecord:
         """Door record of ticket n; BrokenJournal when nobody before or beside it was promoted."""
@@ -346,7 +342,7 @@ class RoomFold:
         self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
         door = self.door(fact.ticket)._replace(
             before=flags & _BEFORE,
-            used_at=self._used_ds,
+            used_at=self.now_ds,
             first_admitted=self.ds(fact.first_admitted_at),
             admitted=self.ds(at),
             admission_seq=seq & 0xFFFFFFFF,

@@ -7,7 +7,7 @@ import pytest
 from app.domain.facts import Promoted, Run, SlotGiven
 from app.domain.layout import Flag
 from app.infrastructure.engine_results import Reason, Verdict, ViewState
-from tests.engine.world import Browser, World
+from tests.engine.world import ROOM, Browser, World
 
 OPEN = {"rate_per_minute": 60_000, "queue_max_per_ip": None, "presence_sec": 3600, "passed_ttl_sec": 6000}
 
@@ -276,3 +276,52 @@ async def test_it_counts_the_slots_that_a_flush_gave(world: World) -> None:
     await world.tick(1)
 
     assert (asked, (await world.figures()).top_address_slots) == (1, 4)
+
+
+@pytest.mark.req("ENG-132", "ENG-187")
+async def test_it_lets_nobody_in_before_an_older_one_while_a_flush_is_being_written(world: World) -> None:
+    await world.create(**{**OPEN, "rate_per_minute": 0}, session_max_per_ip=2, max_concurrent=1)
+    first, second = await world.joined(2)
+    await world.admin.flush(ROOM, actor="op")
+
+    early = (await world.check(second)).reason
+    await world.tick()
+
+    assert early is Reason.AT_CAPACITY
+    assert (await world.check(second)).reason is Reason.AT_CAPACITY
+    assert (await world.check(first)).verdict is Verdict.ADMITTED
+
+
+@pytest.mark.req("ENG-187")
+@pytest.mark.parametrize("bound", [None, 2])
+async def test_it_writes_a_flush_as_it_was_decided_whatever_the_bound_is_now(world: World, bound: int | None) -> None:
+    other = 2 if bound is None else None
+    await world.create(**{**OPEN, "rate_per_minute": 0}, session_max_per_ip=bound, max_concurrent=1)
+    await world.joined(2)
+    await world.admin.flush(ROOM, actor="op")
+
+    await world.update(session_max_per_ip=other)
+    await world.tick()
+
+    flags = [(await world.ticket(n)).flags & Flag.AT_DOOR for n in (1, 2)]
+    assert flags == ([0, 0] if bound is None else [Flag.AT_DOOR, Flag.AT_DOOR])
+
+
+@pytest.mark.req("ENG-118", "ENG-122", "ENG-187")
+@pytest.mark.parametrize("second", ["join", "flush"])
+async def test_it_gives_no_slot_past_those_whom_a_flush_has_sent_to_the_door(world: World, second: str) -> None:
+    await world.create(**OPEN, state=1, session_max_per_ip=2, max_concurrent=1)
+    (first,) = await world.joined()
+    await world.admin.flush(ROOM, actor="op")
+
+    if second == "join":
+        await world.update(state=0)
+        await world.joined()
+    else:
+        await world.joined()
+        await world.update(session_max_per_ip=None)
+        await world.admin.flush(ROOM, actor="op")
+    await world.tick()
+
+    assert (await world.ticket(2)).flags & Flag.SLOT == 0
+    assert await in_slots(world, [first]) == [1]

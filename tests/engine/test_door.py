@@ -522,3 +522,23 @@ async def test_it_ejects_a_ticket_in_any_state_and_forgets_its_times(world: Worl
     again = await world.join(inside)
     assert again.view is not None
     assert (again.code, again.reason, again.view.ticket) == (1, Reason.EJECTED, 5)
+
+
+@pytest.mark.req("ENG-131")
+async def test_it_knows_of_whoever_comes_back_that_he_stood_at_the_door_no_more(world: World) -> None:
+    """Whether a tick has looked at him meanwhile or not."""
+    await world.create(rate_per_minute=600, max_concurrent=1, presence_sec=5, passed_ttl_sec=30)
+    inside, outside = await world.joined(2)
+    await world.check(inside)
+    await world.update(max_concurrent=2)
+    await world.tick(1)
+    await world.update(max_concurrent=1)
+    await world.tick(7)
+    assert (await world.status(outside)).state is ViewState.AT_CAPACITY
+    await world.advance(23)
+
+    late = await world.status(outside)
+    await world.tick()
+
+    assert (late.state, late.reason) == (ViewState.GONE, Reason.EXPIRED)
+    assert (await world.figures()).passes_outstanding == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import JoinWithdrawn, Left
+from app.domain.facts import JoinWithdrawn, Left, OwnerRebound
 from app.domain.facts_of_doors import Prejoined, Scheduled
 from app.domain.room import RoomState
 from app.infrastructure.engine_errors import RoomFenced
@@ -429,3 +429,16 @@ async def test_it_tells_the_handle_of_an_earlier_generation(world: World) -> Non
     assert (await world.check(browser)).reason is Reason.STALE_GENERATION
     names = await world.valkey.execute("KEYS", f"{world.prefix}{{{ROOM}}}:1:*")
     assert names == [], "nothing is left of the generation"
+
+
+@pytest.mark.req("ENG-108")
+async def test_it_binds_no_place_anew_that_is_over(world: World) -> None:
+    await scheduled(world)
+    (browser,) = await world.joined()
+    await world.admin.purge(ROOM, actor="op")
+    browser.network = "elsewhere"
+
+    view = await world.status(browser)
+
+    assert view.reason is Reason.EJECTED
+    assert await world.facts(OwnerRebound) == []

@@ -251,3 +251,21 @@ async def test_it_leaves_out_rooms_without_figures(world: World) -> None:
 
     assert list(await world.admin.figures([RoomId("none"), ROOM])) == [ROOM]
     assert await world.admin.figures([]) == {}
+
+
+@pytest.mark.req("ENG-013")
+async def test_it_makes_a_room_again_no_earlier_than_it_was_deleted(world: World) -> None:
+    """The clock of the store's host was set back in between."""
+    await world.create()
+    await world.advance(3600)
+    await world.tick()
+    await world.admin.delete(ROOM, actor="op")
+    deleted_at = (await world.elements())[-1].at
+    await world.commit()
+
+    await world.create(gen=2)
+
+    (created,) = await world.elements()
+    header = await world.header()
+    assert created.at >= deleted_at
+    assert world.room.created_at == header["t0"] == created.at, "as a rebuild reads it from the fact"

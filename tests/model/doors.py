@@ -100,10 +100,11 @@ class Doors(Line):
         self.places.append(new)
         return None
 
-    def refusal(self, address: str) -> str:
+    def refusal(self, address: str, more: int = 0) -> str:
         """ENG-160, ENG-161."""
         if self.phase not in ("open", "called"):
-            return super().refusal(address)
+            drawn = self.held() if self.phase == "drawn" else []  # ENG-166
+            return super().refusal(address, sum(p.address == address for p in drawn))
         cap, held = self.settings.pre_ip_cap, sum(p.address == address for p in self.held())
         held += self.left_places(address, "pre")
         return "pre_identity_limit" if cap is not None and held >= cap else ""

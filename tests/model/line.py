@@ -135,15 +135,16 @@ class Line(Pace):
         self.last += 1
         new.number = self.last
         self.tickets.append(new)
+        is_alone = is_alone and not (self.is_flushing and self.settings.session_ip_cap is not None)
         if is_alone and self.can_pay and self.has_room() and self.may_hold(new):
             self.promote(new)
             self.pay(new)
             self.give_slot(new)
 
-    def refusal(self, address: str) -> str:
-        """ENG-160, ENG-161."""
+    def refusal(self, address: str, more: int = 0) -> str:
+        """ENG-160, ENG-161. ``more``: places of the address besides those in line."""
         cap, held = self.settings.ip_cap, sum(t.address == address for t in self.waiting())
-        held += self.left_places(address, "line")
+        held += more + self.left_places(address, "line")
         return "identity_limit" if cap is not None and held >= cap else ""
 
     def left_places(self, address: str, book: str) -> int:
@@ -195,8 +196,10 @@ class Line(Pace):
             claim = right.claim_end if right.slot else 0
             return View("passed", "", False, t.number, 0, t.joined, right.passed_at, right.end, claim)
         right.at_door = right.at_door or seen  # ENG-131
-        older = sum(o.number < t.number for o in self.at_door())
-        return View("at_capacity", "", False, t.number, older, 0, right.passed_at, right.end)
+        here = [] if self.is_flushing else [o for o in self.at_door() if self.may_hold(o)]
+        ahead = sum(o.number < t.number for o in here)
+        most = sum(o.number < t.number and o.state == "passed" and o.right.at_door for o in self.tickets)
+        return View("at_capacity", "", False, t.number, ahead, 0, right.passed_at, right.end, may_be_ahead=most)
 
     def view_in_line(self, t: Holder) -> View:
         """ENG-071."""
@@ -211,6 +214,8 @@ class Line(Pace):
         """The pass would admit now (ENG-132, ENG-133, ENG-145, ENG-296)."""
         if t.right.slot:
             return True
+        if self.is_flushing and self.settings.session_ip_cap is not None:
+            return False
         older = any(o.number < t.number and self.may_hold(o) for o in self.at_door())
         return self.has_room() and self.may_hold(t) and not older and (t.right.paid or self.can_pay)
 
@@ -232,7 +237,8 @@ class Line(Pace):
         if holder is None or early:
             return Checked("queue", early or reason)
         if not self.is_live(holder):
-            return Checked("queue", self.over(holder))
+            is_stranger = not vouched and not holder.proof(shown)  # a key proves nothing any more
+            return Checked("queue", "bad_token" if is_stranger else self.over(holder))
         if holder.state == "active":
             in_grace = not shown.keys and holder.cookie in shown.cookies and self.now - holder.admitted <= GRACE
             if self.has_key(holder, shown) or in_grace:

@@ -40,6 +40,7 @@ class Model(Doors):
         if line:
             self.serve_door()
             self.give_back("line")
+            self.is_flushing = True
         for t in line:
             self.promote(t)
             t.right.paid = True
@@ -77,7 +78,7 @@ class Model(Doors):
 
     def rebuilt(self, credit: Fraction) -> None:
         """After a loss of the live state (ENG-142, ENG-272)."""
-        self.credit, self.last_tick, self.judged = credit, self.now, []
+        self.credit, self.last_tick, self.judged, self.is_flushing = credit, self.now, [], False
         for t in self.holders():
             t.seen, t.told, t.bound = self.now, False, (0, 0)
             if t.state == "active":

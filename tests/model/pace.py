@@ -24,6 +24,8 @@ class Pace:
     last: int = 0
     credit: Fraction = Fraction(1)
     last_tick: Ds = 0
+    is_flushing: bool = False
+    """A flush was done since the last tick: until then nobody of a bounded address walks in (ENG-187)."""
     leaves: list[tuple[int, str]] = field(default_factory=list)
     """Tens of seconds and address of every place that was left in line or pre-queue."""
     counting_on: list[tuple[Ds, str, str]] = field(default_factory=list)
@@ -87,6 +89,8 @@ class Pace:
 
     def see(self, t: Holder) -> None:
         """The holder is here (ENG-137); noted once a second."""
+        if not self.is_present(t):
+            t.right.at_door = t.right.at_door and t.right.slot
         if self.now - t.seen >= NOTED:
             t.seen = self.now
 
@@ -128,7 +132,7 @@ class Pace:
         """``t`` is done with."""
         t.state = state
         t.right.slot = t.right.at_door = t.right.given_at_door = False
-        t.key = ""
+        t.key = t.came_from = ""
 
     # ------------------------------------------------------------------- tick
 
@@ -141,6 +145,7 @@ class Pace:
 
     def move(self) -> None:
         """Ends, then the door, then the line; what credit is left is cut (ENG-115)."""
+        self.is_flushing = False
         self.counting_on = [held for held in self.counting_on if held[0] > self.now]
         for t in self.tickets:
             self.end(t)

@@ -124,6 +124,16 @@ class View(NamedTuple):
     pass_end: Ds = 0
     claim_end: Ds = 0
     session_end: Ds = 0
+    may_be_ahead: int = 0
+    """At the door ``ahead`` may be up to so many: who has gone away is counted until that is noticed, and who is held
+    back by his address need not be counted."""
+
+    def like(self, other: View | None) -> View:
+        """This one, with the number ahead that the other one tells if it may be that."""
+        at_door = other is not None and self.state == other.state == "at_capacity"
+        if other is None or not at_door or not self.ahead <= other.ahead <= self.may_be_ahead:
+            return self._replace(may_be_ahead=0)
+        return self._replace(may_be_ahead=0, ahead=other.ahead)
 
 
 class Joined(NamedTuple):
@@ -188,3 +198,11 @@ class Visitor:
         is_proof = self.is_behind_proxy or vouched
         cookies = () if vouched else self.cookies
         return Shown(self.token, cookies, self.strict, self.loose, is_proof, self.keys, may_bind)
+
+
+@dataclass
+class Undoable:
+    """Joins and admissions whose commit may still fail: mark and number or handle."""
+
+    joins: list[tuple[int, int, bytes, str]] = field(default_factory=list)
+    admissions: list[tuple[int, int, str]] = field(default_factory=list)

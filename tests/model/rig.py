@@ -46,6 +46,8 @@ ROOM = RoomId("shop")
 SALT = b"s" * 16
 BEHIND_SEC = 20
 """How far the store's clock is behind the room's; doors open by the later of both."""
+LONG_SEC = 3600
+"""The same where it must not come near an opening time, however slow the machine is."""
 _CLOCKS = struct.Struct("<dddd")
 _AT = HEADER_FIELDS.index("last_time") * 8
 assert HEADER_FIELDS[_AT // 8 : _AT // 8 + 4] == ("last_time", "mono", "wall", "offset")
@@ -127,10 +129,10 @@ class Rig:
         assert not rest, "every time is a whole tenth of a second"
         return whole
 
-    async def set_clock(self, now: Ds) -> None:
-        """Let the next call happen at ``now``."""
+    async def set_clock(self, now: Ds, *, behind_sec: int = BEHIND_SEC) -> None:
+        """Let the next call happen at ``now``, the store's own clock being ``behind_sec`` behind."""
         wall = self.wall(now)
-        offset = wall - BEHIND_SEC * 1000 - int(time.time() * 1000)
+        offset = wall - behind_sec * 1000 - int(time.time() * 1000)
         await self.valkey.execute("SETRANGE", self.keys.header, _AT, _CLOCKS.pack(wall, now * 100, wall, offset))
 
     async def header(self) -> dict[str, Any]:

@@ -22,7 +22,6 @@ def machine(valkey_url: str, fresh_prefix: str) -> Iterator[type[EngineMachine]]
         runner.run(valkey.close())
 
 
-@pytest.mark.slow  # the model does not know yet that a drawn place which is left counts on with the line (ENG-293)
 @pytest.mark.req("ENG-069", "ENG-070", "ENG-071", "ENG-121", "ENG-123", "ENG-128", "ENG-129", "ENG-272")
 def test_it_agrees_with_the_model(machine: type[EngineMachine]) -> None:
     play(machine, examples=60, steps=30)

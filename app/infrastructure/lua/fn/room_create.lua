@@ -7,12 +7,14 @@
 -- Facts: room_created
 -- Cost: O(fields)
 
-local function new_header(key, gen, epoch, fields)
+-- `earliest`: last recorded time of the generation before, than which nothing of this one may be earlier.
+local function new_header(gen, epoch, fields, earliest)
   local now = qm.time_ms()
+  local wall = math.max(now, earliest)
   local h = {}
   for _, name in ipairs(qm.HEADER_FIELDS) do h[name] = 0 end
-  h.layout, h.gen, h.epoch, h.t0, h.wall, h.last_time = qm.LAYOUT, gen, epoch, now, now, now
-  h.cfg_ver, h.created_at, h.updated_at, h.credit = 1, now, now, 1
+  h.layout, h.gen, h.epoch, h.t0, h.wall, h.last_time = qm.LAYOUT, gen, epoch, wall, wall, now
+  h.cfg_ver, h.created_at, h.updated_at, h.credit = 1, wall, wall, 1
   qm.config_to_header(h, fields)
   return h
 end
@@ -30,8 +32,7 @@ qm.fn("room_create", {}, function(keys, args)
     return { code }
   end
   local fields = qm.config_pairs(args, 6)
-  local h = new_header(key, gen, tonumber(args[2]), fields)
-  if old then h.wall = math.max(h.wall, old.h.wall) end
+  local h = new_header(gen, tonumber(args[2]), fields, old and old.h.wall or 0)
   local p = key:sub(1, -2)
   redis.call("DEL", p .. "cfg", p .. "k")
   qm.config_store(p, fields)

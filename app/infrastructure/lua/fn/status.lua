@@ -46,7 +46,7 @@ local function status(R, item)
   local asks = byte(item, 2)
   local seen = band(asks, ASK.SEEN) > 0
   if qm.is_live(byte(rec, 1)) then
-    if seen then qm.mark_seen(R, n, rec) end
+    if seen then rec = qm.mark_seen(R, n, rec) end
     if proof == 2 then rec = qm.bind_owner(R, n, rec, 2, item, TAIL, "") end
   end
   if bypass then return qm.view_bypass() end

@@ -81,6 +81,7 @@ function qm.bind_place(R, p, rec, item, tail)
   local prints = sub(item, 13, 28) .. sub(item, tail, tail + 15)
   local phase = R.h.phase
   if prints == sub(rec, 41, 72) or (phase ~= PHASE.OPEN and phase ~= PHASE.CALLED) then return end
+  if qm.place_state(R, p, rec) ~= qm.T.WAITING then return end
   local mark = may_bind(R, rec)
   if not mark then return end
   qm.place_put(R, p, 3, char(mark))

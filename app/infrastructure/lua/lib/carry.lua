@@ -27,7 +27,7 @@ function qm.carry_on(R, n, rec, proof, item, tail)
   if proof == 2 and door and not holds and R.ds < qm.session_end(R.h, door) then
     rec, why = qm.reclaim(R, n, rec, door), REASON.RECLAIMED
   elseif not door then
-    qm.mark_seen(R, n, rec)
+    rec = qm.mark_seen(R, n, rec)
   end
   local view, shown = qm.view(R, n, rec, proof, holds, false, true)
   if shown == V.GONE then return nil, byte(view, 2) end

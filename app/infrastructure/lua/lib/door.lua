@@ -103,7 +103,7 @@ end
 -- True when n may walk in on its slot-less pass: a slot is free, its address may have one, no older holder stands before
 -- it, and a pass that was given without credit can pay (ENG-132, ENG-133, ENG-296).
 function qm.door_free_for(R, n, flags, rec)
-  if not qm.slot_free(R.h) or qm.at_bound(R, rec, 17) then return false end
+  if not qm.slot_free(R.h) or qm.at_bound(R, rec, 17) or qm.door_unwritten(R.h) then return false end
   if band(flags, FLAG.PAID) == 0 and not qm.can_pay(R.h) then return false end
   local oldest = qm.door_oldest(R)
   return not oldest or oldest >= n

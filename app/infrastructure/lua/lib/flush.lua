@@ -3,10 +3,11 @@
 -- follow in slices, by ticks, or at once for a ticket that is asked about. Until then a record that says WAITING before
 -- the head is read by that entry, or else by the purge that dropped it (purge.lua).
 --
--- Entry: cursor (records up to here are written), up to, slots up to (u32), passedAt (u48), passEnd, claimEnd (u32 ds).
+-- Entry: cursor (records up to here are written), up to, slots up to (u32), passedAt (u48), passEnd, claimEnd (u32 ds),
+-- bounded u8: 1 = slots per address were bounded at the flush.
 
 local LIMIT, RUN = 1000, 64
-local FORMAT = "<I4I4I4I6I4I4"
+local FORMAT = "<I4I4I4I6I4I4B"
 
 local call, byte, sub, char, pack, unpack_, concat, min, unpack_table
 qm.bind(function()
@@ -20,16 +21,16 @@ local TICKET_BYTES, DOOR_BYTES = qm.TICKET_BYTES, qm.DOOR_BYTES
 local BOTH = FLAG.SLOT + FLAG.PAID
 
 local function entry_bytes(f)
-  return pack(FORMAT, f.cursor, f.up_to, f.slot_to, f.passed_at, f.pass_end, f.claim_end)
+  return pack(FORMAT, f.cursor, f.up_to, f.slot_to, f.passed_at, f.pass_end, f.claim_end, f.bounded)
 end
 
 -- Entry as a table.
 function qm.flush_entry(data)
-  local cursor, up_to, slot_to, passed_at, pass_end, claim_end = unpack_(FORMAT, data)
+  local cursor, up_to, slot_to, passed_at, pass_end, claim_end, bounded = unpack_(FORMAT, data)
   return {
     cursor = cursor, up_to = up_to, slot_to = slot_to, passed_at = passed_at, pass_end = pass_end,
     claim_end = claim_end, slot_door = qm.pass_bytes(passed_at, pass_end, claim_end),
-    plain_door = qm.pass_bytes(passed_at, pass_end, 0),
+    plain_door = qm.pass_bytes(passed_at, pass_end, 0), bounded = bounded,
   }
 end
 
@@ -37,7 +38,7 @@ end
 -- nobody gets one by the flush itself: all stand at the door, which gives slots oldest first as well (ENG-296).
 function qm.flush_pass(R, f, n, flags, seen)
   if n > f.slot_to then
-    return flags + FLAG.PAID + (R.h.session_ip_cap > 0 and FLAG.AT_DOOR or 0), f.plain_door, f.pass_end
+    return flags + FLAG.PAID + (f.bounded == 1 and FLAG.AT_DOOR or 0), f.plain_door, f.pass_end
   end
   return flags + BOTH, f.slot_door, min(f.claim_end, seen + R.absent_ds + 1)
 end
@@ -62,7 +63,7 @@ local function write_run(R, f, scores)
       doors[j + 1] = door
       if n <= f.slot_to then
         qm.slot_change(R, block, at + 16, 1)
-      elseif h.session_ip_cap > 0 then
+      elseif f.bounded == 1 then
         qm.door_enter(R, n)
       end
       scores[#scores + 1] = due
@@ -113,6 +114,7 @@ end
 -- Gives everybody who waits a pass; returns the seq to wait for. Those at the door come first, they are older.
 function qm.flush_line(R, actor)
   local h, waiting = R.h, qm.waiting(R.h)
+  qm.flush_run(R) -- whom an earlier one has sent to the door
   qm.door_serve(R)
   local slots = h.session_ip_cap > 0 and 0 or waiting
   if h.max_concurrent > 0 then slots = min(slots, math.max(0, h.max_concurrent - h.active - h.pending)) end
@@ -120,6 +122,7 @@ function qm.flush_line(R, actor)
   local f = {
     cursor = h.head, up_to = h.last_ticket, slot_to = slots == 0 and h.head or qm.nth_waiting(R, slots),
     passed_at = h.wall, pass_end = R.ds + h.passed_ttl * 10, claim_end = R.ds + qm.claim_ds(h),
+    bounded = h.session_ip_cap > 0 and 1 or 0,
   }
   call("RPUSH", R.g .. "fl", entry_bytes(f))
   h.flush_up_to = f.up_to

@@ -6,7 +6,7 @@ local BOTH = qm.FLAG.SLOT + qm.FLAG.PAID
 function qm.promote_on_join(R, data, at)
   local h = R.h
   return qm.can_pay(h) and qm.slot_free(h) and qm.waiting(h) == 0 and not qm.door_oldest(R)
-    and not qm.at_bound(R, data, at)
+    and not qm.at_bound(R, data, at) and not qm.door_unwritten(h)
 end
 
 -- Gives new ticket n, for which promote_on_join held, its pass; returns its door as a table.

@@ -31,7 +31,7 @@ function qm.ticket_settle(R, n, rec)
   qm.deadline_set(R, n, due)
   if n <= f.slot_to then
     qm.slot_put(R, rec)
-  elseif R.h.session_ip_cap > 0 then
+  elseif f.bounded == 1 then
     qm.door_enter(R, n)
   end
   return head .. sub(rec, 3)
@@ -43,4 +43,10 @@ function qm.flush_peek(R, n, rec)
   if not f then return nil end
   local flags, door = qm.flush_pass(R, f, n, byte(rec, 2), qm.seen_of(rec))
   return char(T.PASSED, flags) .. sub(rec, 3), door
+end
+
+-- True while a flush under a bound is being written: nobody knows yet who stands at the door, and the tick that has
+-- written it gives the slots.
+function qm.door_unwritten(h)
+  return h.flush_up_to > 0 and h.session_ip_cap > 0
 end

@@ -6,8 +6,8 @@
 local FORMAT = "<BBBxI4I4I4I4I4I8I8"
 qm.VIEW_FORMAT = FORMAT
 
-local byte, band, pack
-qm.bind(function() byte, band, pack = string.byte, bit.band, struct.pack end)
+local byte, sub, band, pack
+qm.bind(function() byte, sub, band, pack = string.byte, string.sub, bit.band, struct.pack end)
 
 local T, S, V, REASON, FLAG = qm.T, qm.S, qm.VIEW, qm.REASON, qm.FLAG
 
@@ -99,9 +99,17 @@ function qm.view_new_pass(R, n, door)
   return pack(FORMAT, V.PASSED, 0, 2, n, 0, door.pass_end, door.claim_end, 0, R.h.wall, door.passed_at)
 end
 
--- Notes that the holder was seen, unless that was noted within the last second (ENG-137).
+-- Notes that the holder was seen, unless that was noted within the last second (ENG-137). Who was absent stands at the
+-- door no more, whether or not anybody has looked at him there meanwhile. Returns the record with its flags as they are.
 function qm.mark_seen(R, n, rec)
-  if R.ds - qm.seen_of(rec) >= 10 then qm.ticket_put(R, n, 4, pack("<I4", R.ds)) end
+  if R.ds - qm.seen_of(rec) < 10 then return rec end
+  qm.ticket_put(R, n, 4, pack("<I4", R.ds))
+  local flags = byte(rec, 2)
+  if band(flags, FLAG.AT_DOOR + FLAG.SLOT) ~= FLAG.AT_DOOR or not qm.is_absent(R, rec) then return rec end
+  qm.door_leave(R, n, rec)
+  local gone = qm.byte_of(flags - FLAG.AT_DOOR)
+  qm.ticket_put(R, n, 1, gone)
+  return sub(rec, 1, 1) .. gone .. sub(rec, 3)
 end
 
 -- Head of a visitor answer: code, W, wall ms of ds 0, effective state, release rate, floor mark, generation, epoch.
