@@ -48,7 +48,8 @@ async def test_it_resumes_with_at_most_one_credit(world: World) -> None:
     answer = await world.tick()
 
     assert answer.promoted <= 1
-    assert 5 <= (await world.tick(1)).promoted <= 11  # less by the time that the calls before took
+    await world.advance(0)  # what the calls took is not counted
+    assert 9 <= (await world.tick(1)).promoted <= 11
 
 
 @pytest.mark.req("ENG-066")
