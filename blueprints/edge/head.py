@@ -168,10 +168,6 @@ def parse_fields(block: bytes, minor: int) -> Fields:
 
 def request_line(line: bytes) -> tuple[str, bytes, int]:
     """Method, target and minor version. Raises like ``parse_head``."""
-    return _short_line(line) if len(line) <= SHORT_LINE_BYTES else _request_line(line)
-
-
-def _request_line(line: bytes) -> tuple[str, bytes, int]:
     parts = line.split(b" ")
     if len(parts) != 3 or line.translate(None, _TEXT_BYTES):
         raise BadRequest
@@ -194,11 +190,6 @@ def _request_line(line: bytes) -> tuple[str, bytes, int]:
     if b"#" in target or b"\t" in target:
         raise BadRequest
     return method, target, minor
-
-
-SHORT_LINE_BYTES: Final = 128
-_short_line = lru_cache(2048)(_request_line)
-"""The same few lines come again and again; lines with a token in them are longer and not kept."""
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import MethodNotAllowed
-from blueprints.edge.head import SHORT_LINE_BYTES, request_line
+from blueprints.edge.head import request_line
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 
 LINES_KEPT: Final = 2048
+SHORT_LINE_BYTES: Final = 128
+"""Longer lines have a token or an address in them, and do not come again."""
 
 HotHandler = Callable[[HotRequest], Coroutine[Any, Any, HotReply]]
 """Answers one request. A QmError it raises becomes the error answer, anything else ``500 internal_error``.
