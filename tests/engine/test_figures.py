@@ -54,6 +54,20 @@ async def test_it_reports_every_figure_of_one_moment(world: World) -> None:
     assert (await world.figures()).oldest_wait_sec is None
 
 
+@pytest.mark.req("ENG-227")
+async def test_it_forgets_no_join_that_left_the_minute_when_a_call_changes_nothing(world: World) -> None:
+    """A call that finds nothing to do saves no header, so the seconds that it saw end may not be gone after it."""
+    await world.create(rate_per_minute=0, **OPEN)
+    await crowd(world, 5)
+    await world.tick(58)
+    await world.advance(4)
+
+    await world.admin.eject(world.room.id, 99, actor="op")
+    await world.tick()
+
+    assert (await world.figures()).joins_per_min == 0
+
+
 @pytest.mark.req("ENG-229")
 async def test_it_shows_a_pre_queue_instead_of_a_line_until_the_doors_open(world: World) -> None:
     await scheduled(world, sec=60, rate_per_minute=0)

@@ -35,6 +35,7 @@ end
 -- Saves R. Nothing of it may be used afterwards.
 function qm.room_close(R)
   local h = R.h
+  if R.seconds then qm.seconds_save(R) end
   if next(R.books) then qm.places_save(R) end
   if R.slots then qm.slots_save(R) end
   local before = R.depth_before

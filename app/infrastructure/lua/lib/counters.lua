@@ -8,7 +8,7 @@ local call, pack, unpack_, floor
 qm.bind(function() call, pack, unpack_, floor = redis.call, struct.pack, struct.unpack, math.floor end)
 
 local function drop(R, second)
-  local h, at = R.h, (second % 60) * SLOT_BYTES
+  local h, at = R.h, (second % MINUTE) * SLOT_BYTES
   local old = call("GETRANGE", R.p .. "k", at, at + SLOT_BYTES - 1)
   if #old == SLOT_BYTES then
     local joins, passes, paid, freed = unpack_("<I4I4I4I4", old)
@@ -17,8 +17,19 @@ local function drop(R, second)
   end
 end
 
+-- Slots are written when the room is closed: a call that leaves the header as it was has to leave the ring as well.
 local function store(R, second, joins, passes, paid, freed)
-  call("SETRANGE", R.p .. "k", (second % 60) * SLOT_BYTES, pack("<I4I4I4I4", joins, passes, paid, freed))
+  local slots = R.seconds
+  if not slots then
+    slots = {}
+    R.seconds = slots
+  end
+  slots[#slots + 1] = { (second % MINUTE) * SLOT_BYTES, pack("<I4I4I4I4", joins, passes, paid, freed) }
+end
+
+-- Writes the seconds that are over.
+function qm.seconds_save(R)
+  for _, slot in ipairs(R.seconds) do call("SETRANGE", R.p .. "k", slot[1], slot[2]) end
 end
 
 local function restart(R)
