@@ -349,7 +349,7 @@ def decode_body(kind: int, lv: int, body: bytes) -> FactBody:
         raise UnknownFact(f"fact type {kind}, lv {lv}")
     try:
         return decode(body)
-    except (struct.error, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (struct.error, ValueError, LookupError, TypeError) as error:
         raise UnknownFact(f"body of fact type {kind} does not fit") from error
 
 
@@ -448,6 +448,8 @@ def _decode_promoted(body: bytes) -> Promoted:
     first = _PROMOTED.size + _FLUSHED.size
     last = first + count * _RUN.size
     runs = tuple(Run(*run) for run in _RUN.iter_unpack(body[first:last]))
+    if len(runs) != count:
+        raise ValueError("runs are missing")
     return Promoted(by, pass_end, claim_end, runs, flushed, actor_name(body[last:]))
 
 

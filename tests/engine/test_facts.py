@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from app.domain.facts import (
     SlotReleased,
     UnknownFact,
     decode_body,
+    encode_body,
     encode_element,
     fact_type,
     split_element,
@@ -102,6 +104,25 @@ def test_it_refuses_what_it_does_not_know() -> None:
             decode_body(kind, lv, data)
     with pytest.raises(UnknownFact):
         split_element(b"short")
+
+
+@pytest.mark.parametrize("fact", EVERY, ids=lambda fact: type(fact).__name__)
+def test_it_raises_nothing_but_unknown_fact_for_a_body_cut_anywhere(fact: FactBody) -> None:
+    """By this error alone a reader of the journal tells a damaged body (ENG-251)."""
+    body = encode_body(fact)
+
+    for end in range(len(body)):
+        with suppress(UnknownFact):
+            decode_body(fact_type(fact), 1, body[:end])
+
+
+def test_it_refuses_a_flush_that_has_lost_a_run() -> None:
+    body = encode_body(FLUSHED)
+    runs = len(body) - len("Zoë".encode()) - 2 * 9
+
+    for end in (runs, runs + 9):
+        with pytest.raises(UnknownFact):
+            decode_body(FactType.PROMOTED, 1, body[:end])
 
 
 def test_it_reads_back_records() -> None:
