@@ -15,7 +15,8 @@ import aiohttp
 import asyncpg
 import httpx
 
-from app.domain.facts import Joined, encode_element
+from app.domain.facts import encode_element
+from app.domain.facts_of_tickets import Joined
 from app.infrastructure.journal import outbox_to_row
 from bench.lab import Lab, until
 from bench.shapes import AGENT, PAGE, Holder, address

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import ujson
 
+from app.domain.fact_bytes import Forms, json_bytes, numbers_bytes, read_numbers
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
@@ -78,55 +80,59 @@ _DRAW_BEGUN: Final = struct.Struct("<BQIII32s")
 _DRAWN: Final = struct.Struct("<BQIII32s32s")
 
 
-def encode_scheduled(fact: Scheduled) -> bytes:
+def _encode_scheduled(fact: Scheduled) -> bytes:
     """JSON object of the members by name."""
-    return ujson.dumps(asdict(fact), ensure_ascii=False, escape_forward_slashes=False).encode()
+    return json_bytes(asdict(fact))
 
 
-def decode_scheduled(body: bytes) -> Scheduled:
-    """Reverse of ``encode_scheduled``."""
+def _decode_scheduled(body: bytes) -> Scheduled:
     raw = ujson.loads(body)
     return Scheduled(raw["changes"], raw["actor"], raw["pre_queue"], raw["cfg_ver"], raw["updated_at"])
 
 
-def encode_prejoined(fact: Prejoined) -> bytes:
+def _encode_prejoined(fact: Prejoined) -> bytes:
     """Place, ip, handle, net, then the digests: 94 bytes."""
     owner = (fact.net, fact.address, fact.cookie, fact.strict, fact.loose)
     return _PREJOINED.pack(fact.place, fact.ip, fact.handle, *owner)
 
 
-def decode_prejoined(body: bytes) -> Prejoined:
-    """Reverse of ``encode_prejoined``."""
+def _decode_prejoined(body: bytes) -> Prejoined:
     place, ip, handle, net, address, cookie, strict, loose = _PREJOINED.unpack(body)
     return Prejoined(place, ip, handle, address, cookie, strict, loose, net)
 
 
-def encode_draw_begun(fact: DrawBegun) -> bytes:
+def _encode_draw_begun(fact: DrawBegun) -> bytes:
     """The members in their order, 53 bytes."""
     return _DRAW_BEGUN.pack(fact.algorithm, fact.opens_at, fact.places, fact.first, fact.count, fact.seed)
 
 
-def decode_draw_begun(body: bytes) -> DrawBegun:
-    """Reverse of ``encode_draw_begun``."""
+def _decode_draw_begun(body: bytes) -> DrawBegun:
     return DrawBegun(*_DRAW_BEGUN.unpack(body))
 
 
-def encode_draw_part(fact: DrawPart) -> bytes:
+def _encode_draw_part(fact: DrawPart) -> bytes:
     """``done`` and the places, u32 each."""
-    return struct.pack(f"<{len(fact.order) + 1}I", fact.done, *fact.order)
+    return numbers_bytes((fact.done, *fact.order))
 
 
-def decode_draw_part(body: bytes) -> DrawPart:
-    """Reverse of ``encode_draw_part``."""
-    done, *order = struct.unpack(f"<{len(body) // 4}I", body)
+def _decode_draw_part(body: bytes) -> DrawPart:
+    done, *order = read_numbers(body)
     return DrawPart(done, tuple(order))
 
 
-def encode_drawn(fact: Drawn) -> bytes:
+def _encode_drawn(fact: Drawn) -> bytes:
     """The members in their order, 85 bytes."""
     return _DRAWN.pack(fact.algorithm, fact.opens_at, fact.first, fact.count, fact.identities, fact.seed, fact.digest)
 
 
-def decode_drawn(body: bytes) -> Drawn:
-    """Reverse of ``encode_drawn``."""
+def _decode_drawn(body: bytes) -> Drawn:
     return Drawn(*_DRAWN.unpack(body))
+
+
+FORMS: Final[Forms] = {
+    Scheduled: (_encode_scheduled, _decode_scheduled),
+    Prejoined: (_encode_prejoined, _decode_prejoined),
+    DrawBegun: (_encode_draw_begun, _decode_draw_begun),
+    DrawPart: (_encode_draw_part, _decode_draw_part),
+    Drawn: (_encode_drawn, _decode_drawn),
+}

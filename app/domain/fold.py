@@ -16,37 +16,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.domain.facts import (
-    LOG_VERSION,
+from app.domain.facts import LOG_VERSION, FactType, UnknownFact, decode_body
+from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
+from app.domain.facts_of_passes import (
     AdmissionWithdrawn,
     Admitted,
-    Ejected,
-    FactType,
-    JoinWithdrawn,
     Lapsed,
-    Left,
-    OwnerRebound,
     Promoted,
     PromotedBy,
-    Purged,
     Reclaimed,
     Released,
-    RoomCreated,
-    RoomDeleted,
-    RoomUpdated,
     Run,
     SlotGiven,
     SlotReleased,
-    UnknownFact,
-    Why,
-    decode_body,
 )
-from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_tickets import Ejected, JoinWithdrawn, Left, OwnerRebound, Purged
 from app.domain.fold_churn import PlaceLeft, give_all_back, note_left, threshold
 from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
 from app.domain.fold_marks import marks_after, marks_of_new_room
 from app.domain.layout import CHUNK, DOOR_BYTES, PLACE_BYTES, RING_PLACES, TICKET_BYTES, DoorRecord, Flag
-from app.domain.ticket_state import TicketState
+from app.domain.ticket_state import TicketState, Why
 
 JournalRow = Sequence[Any]
 """(seq, type, lv, at, body)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.domain.facts import RoomUpdated
+from app.domain.facts_of_rooms import RoomUpdated
 from app.domain.room import RoomState
 
 AUTOMATIC: Final = ("autotune", "threshold")

@@ -15,18 +15,11 @@ import ujson
 
 from app.core.errors import camel
 from app.domain.actor import SYSTEM, Actor, actor_of_fact, actor_of_tail
-from app.domain.facts import (
-    HEAD,
-    Ejected,
-    FactType,
-    Promoted,
-    PromotedBy,
-    Purged,
-    RoomUpdated,
-    decode_body,
-    encode_body,
-)
+from app.domain.facts import HEAD, FactType, decode_body, encode_body
 from app.domain.facts_of_doors import Drawn, Scheduled
+from app.domain.facts_of_passes import Promoted, PromotedBy
+from app.domain.facts_of_rooms import RoomUpdated
+from app.domain.facts_of_tickets import Ejected, Purged
 from app.domain.room import RoomState
 from app.domain.room_fields import BY_KEY
 from app.domain.ticket_state import TicketState

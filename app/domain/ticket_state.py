@@ -17,3 +17,15 @@ class TicketState(IntEnum):
     WITHDRAWN = 6
     PREQUEUED = 7
     """What a place in the pre-queue is called where states are told; its record says WAITING."""
+
+
+class Why(IntEnum):
+    """Cause byte of a ticket record and of ``lapsed``."""
+
+    NONE = 0
+    PASS_OVER = 1
+    SESSION_IDLE = 2
+    SESSION_MAX = 3
+    LEFT = 4
+    EJECTED = 5
+    PURGE = 6

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from app.core.ids import RoomId
 from app.domain.draw import HANDLE_BYTES
-from app.domain.facts import Why
 from app.domain.layout import Flag
-from app.domain.ticket_state import TicketState
+from app.domain.ticket_state import TicketState, Why
 from app.infrastructure.engine import room_error
 from app.infrastructure.engine_pack import RoomCode
 from app.infrastructure.keys import RoomKeys
@@ -34,7 +33,7 @@ class TicketFacts:
     """NONE: the number was never issued. Of a place, WAITING: it stands in the pre-queue."""
     is_place: bool
     why: int
-    """Why it is over (facts.Why)."""
+    """Why it is over (ticket_state.Why)."""
     holds_slot: bool
     at_door: bool
     present: bool

@@ -18,7 +18,8 @@ import structlog
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import EpochMs, Generation, RoomId, is_room_id
-from app.domain.facts import RoomDeleted, decode_body
+from app.domain.facts import decode_body
+from app.domain.facts_of_rooms import RoomDeleted
 from app.domain.room import Room
 from app.domain.room_codec import config_from_json
 from app.infrastructure.engine_errors import RoomFenced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import Promoted, Run, SlotGiven
+from app.domain.facts_of_passes import Promoted, Run, SlotGiven
 from app.domain.layout import Flag
 from app.infrastructure.engine_results import Reason, Verdict, ViewState
 from tests.engine.world import ROOM, Browser, World

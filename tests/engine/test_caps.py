@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Left
+from app.domain.facts_of_tickets import Left
 from app.infrastructure.engine_results import JoinCode
 from tests.engine.world import ROOM, Browser, World
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from app.domain.facts import AdmissionWithdrawn, JoinWithdrawn
+from app.domain.facts_of_passes import AdmissionWithdrawn
+from app.domain.facts_of_tickets import JoinWithdrawn
 from app.domain.marks import mark, split_mark
 from app.infrastructure.engine_errors import RoomFenced, RoomGone, StaleRoom
 from app.infrastructure.engine_jobs import Pulled

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import AdmissionWithdrawn, Admitted, Ejected, Lapsed, SlotGiven, SlotReleased
+from app.domain.facts_of_passes import AdmissionWithdrawn, Admitted, Lapsed, SlotGiven, SlotReleased
+from app.domain.facts_of_tickets import Ejected
 from app.domain.layout import Flag
 from app.infrastructure.engine_results import Reason, Verdict, Via, ViewState
 from tests.engine.world import ROOM, Browser, World, digest

@@ -9,26 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.facts import (
-    AdmissionWithdrawn,
-    Admitted,
-    Ejected,
     FactBody,
     FactType,
-    Joined,
-    JoinWithdrawn,
-    Lapsed,
-    Left,
-    OwnerRebound,
-    Promoted,
-    PromotedBy,
-    Purged,
-    Reclaimed,
-    RoomCreated,
-    RoomDeleted,
-    RoomUpdated,
-    Run,
-    SlotGiven,
-    SlotReleased,
     UnknownFact,
     decode_body,
     encode_body,
@@ -37,6 +19,19 @@ from app.domain.facts import (
     split_element,
 )
 from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Prejoined, Scheduled
+from app.domain.facts_of_passes import (
+    AdmissionWithdrawn,
+    Admitted,
+    Lapsed,
+    Promoted,
+    PromotedBy,
+    Reclaimed,
+    Run,
+    SlotGiven,
+    SlotReleased,
+)
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left, OwnerRebound, Purged
 from app.domain.layout import DoorRecord, TicketRecord, pack_header, unpack_header
 
 AT = 1_788_253_200_123

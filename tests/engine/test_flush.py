@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Promoted, PromotedBy, Run, SlotGiven
+from app.domain.facts_of_passes import Promoted, PromotedBy, Run, SlotGiven
 from app.domain.layout import Flag
 from app.infrastructure.engine_admin import LineCode
 from app.infrastructure.engine_results import Reason, TicketState, Verdict, ViewState

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Joined, Promoted, PromotedBy, Run
+from app.domain.facts_of_passes import Promoted, PromotedBy, Run
+from app.domain.facts_of_tickets import Joined
 from app.infrastructure.engine_errors import RoomFenced, RoomGone, StaleRoom
 from app.infrastructure.engine_results import JoinCode, Reason, ViewState
 from tests.engine.world import ROOM, Browser, World, digest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain import facts, layout
+from app.domain import facts, facts_of_passes, layout, ticket_state
 from app.domain.room import RoomState
 from app.infrastructure import engine_pack, engine_results, lua_docs
 from app.infrastructure.lua_bundle import LUA_DIR, bundle, engine_bundle, manifest
@@ -37,9 +37,9 @@ def _table(name: str) -> dict[str, int]:
         ("VIEW", engine_results.ViewState),
         ("JOIN", engine_results.JoinCode),
         ("VERDICT", engine_results.Verdict),
-        ("WHY", facts.Why),
-        ("RELEASED", facts.Released),
-        ("BY", facts.PromotedBy),
+        ("WHY", ticket_state.Why),
+        ("RELEASED", facts_of_passes.Released),
+        ("BY", facts_of_passes.PromotedBy),
         ("FACT", facts.FactType),
         ("ASK", engine_pack.Ask),
     ],

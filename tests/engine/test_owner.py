@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import Joined, OwnerRebound
+from app.domain.facts_of_tickets import Joined, OwnerRebound
 from app.infrastructure.engine_results import JoinCode, Reason, TicketState, Verdict, Via, ViewState
 from tests.engine.world import ROOM, Browser, World, digest
 

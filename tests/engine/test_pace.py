@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import Promoted, PromotedBy
+from app.domain.facts_of_passes import Promoted, PromotedBy
 from app.domain.layout import pack_header, unpack_header
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_results import TicketState

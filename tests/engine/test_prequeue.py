@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import JoinWithdrawn, Left, OwnerRebound
 from app.domain.facts_of_doors import Prejoined, Scheduled
+from app.domain.facts_of_tickets import JoinWithdrawn, Left, OwnerRebound
 from app.domain.room import RoomState
 from app.infrastructure.engine_errors import RoomFenced
 from app.infrastructure.engine_results import JoinCode, Reason, TicketState, Verdict, ViewState

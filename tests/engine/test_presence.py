@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import Promoted, SlotGiven
+from app.domain.facts_of_passes import Promoted, SlotGiven
 from app.infrastructure.engine_results import Reason, TicketState, Verdict, ViewState
 from tests.engine.world import ROOM, Browser, World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import Purged
+from app.domain.facts_of_tickets import Purged
 from app.infrastructure.engine_results import JoinCode, Reason, TicketState, Verdict, ViewState
 from tests.engine.test_flush import SLOW, crowd
 from tests.engine.world import ROOM, Browser, World

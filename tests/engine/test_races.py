@@ -10,19 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import (
-    AdmissionWithdrawn,
-    Admitted,
-    Ejected,
-    Joined,
-    JoinWithdrawn,
-    Lapsed,
-    Left,
-    Promoted,
-    RoomUpdated,
-    SlotGiven,
-    SlotReleased,
-)
+from app.domain.facts_of_passes import AdmissionWithdrawn, Admitted, Lapsed, Promoted, SlotGiven, SlotReleased
+from app.domain.facts_of_rooms import RoomUpdated
+from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left
 from app.domain.layout import Flag
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import JoinCode, Verdict

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Admitted, Lapsed, Reclaimed
+from app.domain.facts_of_passes import Admitted, Lapsed, Reclaimed
 from app.domain.layout import Flag
 from app.infrastructure.engine_results import (
     JoinCode,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.facts import Lapsed, Released, SlotGiven, SlotReleased, Why
+from app.domain.facts_of_passes import Lapsed, Released, SlotGiven, SlotReleased
 from app.domain.layout import Flag
+from app.domain.ticket_state import Why
 from app.infrastructure.engine_results import ViewState
 from tests.engine.world import ROOM, Browser, World
 

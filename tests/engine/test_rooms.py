@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.core.ids import RoomId
-from app.domain.facts import Ejected, Left, RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_tickets import Ejected, Left
 from app.domain.layout import pack_header
 from app.domain.room import RoomConfig, RoomState, UrlRule
 from app.domain.room_codec import config_to_json

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.automation import AutoActivate
-from app.domain.facts import RoomUpdated
+from app.domain.facts_of_rooms import RoomUpdated
 from app.domain.room import RoomState
 from app.infrastructure.engine_auto import EngineAuto, Overtaken, Switch, Switched
 from tests.engine.world import ROOM, Browser, World

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import Admitted, Lapsed, Promoted, PromotedBy, Run, SlotReleased
+from app.domain.facts_of_passes import Admitted, Lapsed, Promoted, PromotedBy, Run, SlotReleased
 from app.domain.layout import Flag, pack_header, unpack_header
 from app.infrastructure.engine_results import Reason, TicketState, Verdict, ViewState
 from tests.engine.world import ROOM, Browser, World

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import Why
 from app.domain.layout import CHUNK, RING_PLACES, pack_header, unpack_header
+from app.domain.ticket_state import Why
 from app.infrastructure.engine_lookup import EngineLookup, TicketFacts
 from app.infrastructure.engine_results import TicketState
 from tests.engine.world import ROOM, Browser, World

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import Admitted
+from app.domain.facts_of_passes import Admitted
 from app.domain.fold import RoomFold
 from app.domain.fold_image import make_image
 from app.domain.layout import TICKET_BYTES, TicketRecord, pack_header, unpack_header

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.core.ids import RoomId
-from app.domain.facts import Joined, RoomCreated, encode_element
+from app.domain.facts import encode_element
+from app.domain.facts_of_rooms import RoomCreated
+from app.domain.facts_of_tickets import Joined
 from app.infrastructure.journal import Batch, Journal
 from app.infrastructure.migrate import migrate
 from app.infrastructure.postgres import Postgres

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from app.domain.facts import RoomDeleted, RoomUpdated, encode_element
+from app.domain.facts import encode_element
+from app.domain.facts_of_rooms import RoomDeleted, RoomUpdated
 from app.infrastructure.journal import Journal, Outcome
 from app.infrastructure.postgres import Postgres
 from tests.journal.conftest import batch, created, joined

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from app.domain.facts import Admitted
+from app.domain.facts_of_passes import Admitted
 from app.domain.fold import RoomFold
 from app.domain.fold_state import STATE_FORM, UnreadableState, dump_fold, load_fold
 from app.infrastructure import snapshots

@@ -8,31 +8,23 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import (
+from app.domain.facts import FactBody, UnknownFact, encode_element
+from app.domain.facts_of_passes import (
     AdmissionWithdrawn,
     Admitted,
-    Ejected,
-    FactBody,
-    Joined,
-    JoinWithdrawn,
     Lapsed,
-    Left,
     Promoted,
     Released,
-    RoomCreated,
-    RoomDeleted,
-    RoomUpdated,
     Run,
     SlotGiven,
     SlotReleased,
-    UnknownFact,
-    Why,
-    encode_element,
 )
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left
 from app.domain.fold import BrokenJournal, RoomFold
 from app.domain.fold_image import RoomImage, make_image
 from app.domain.layout import TICKET_BYTES, Flag, TicketRecord, unpack_header
-from app.domain.ticket_state import TicketState
+from app.domain.ticket_state import TicketState, Why
 from app.infrastructure.journal import outbox_to_row
 
 BORN = 1_700_000_000_000

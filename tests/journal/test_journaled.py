@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.facts import Admitted, FactType, RoomCreated, RoomDeleted, decode_body
+from app.domain.facts import FactType, decode_body
+from app.domain.facts_of_passes import Admitted
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted
 from app.domain.layout import DOOR_BYTES, DoorRecord
 from app.domain.room import RoomConfig
 from app.infrastructure.engine_results import Verdict, Via

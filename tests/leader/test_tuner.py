@@ -11,7 +11,8 @@ import pytest
 from app.core.ids import RoomId
 from app.domain.automation import Autotune
 from app.domain.autotune import ROUND_MS
-from app.domain.facts import FactType, RoomUpdated, decode_body
+from app.domain.facts import FactType, decode_body
+from app.domain.facts_of_rooms import RoomUpdated
 from app.domain.origins import Origin
 from app.domain.room import RoomState
 from app.domain.site_health import Knocked, SiteHealth

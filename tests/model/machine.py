@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.domain.facts import Admitted, Reclaimed, split_element
-from app.domain.facts import Joined as JoinedFact
+from app.domain.facts import split_element
 from app.domain.facts_of_doors import DrawPart, Prejoined
+from app.domain.facts_of_passes import Admitted, Reclaimed
+from app.domain.facts_of_tickets import Joined as JoinedFact
 from app.domain.marks import split_mark
 from tests.journal.snapshot import snapshot, without_fresh
 from tests.model.choices import ACTS, ADDRESSES, MOST_VISITORS, RATES, SETTINGS, STEPS, STORE, VISITS, WHO

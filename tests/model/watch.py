@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from app.domain.facts import Joined, Promoted, PromotedBy
+from app.domain.facts_of_passes import Promoted, PromotedBy
+from app.domain.facts_of_tickets import Joined
 from app.domain.layout import Flag
 from tests.model.people import Ds
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from app.domain.actor import Actor, actor_members, actor_name, actor_of_tail, actor_tail
-from app.domain.facts import (
-    Ejected,
-    Lapsed,
-    Promoted,
-    PromotedBy,
-    RoomUpdated,
-    Run,
-    encode_body,
-    encode_element,
-    fact_type,
-)
+from app.domain.facts import encode_body, encode_element, fact_type
 from app.domain.facts_of_doors import Drawn, Scheduled
+from app.domain.facts_of_passes import Lapsed, Promoted, PromotedBy, Run
+from app.domain.facts_of_rooms import RoomUpdated
+from app.domain.facts_of_tickets import Ejected
 from app.domain.notes import Note, is_noted, notes_of
 
 AT = 1_700_000_000_000

@@ -11,7 +11,8 @@ import pytest
 from app.core.clock import wall_ms
 from app.core.ids import RoomId
 from app.domain.client_address import TrustPolicy
-from app.domain.facts import Joined, decode_body
+from app.domain.facts import decode_body
+from app.domain.facts_of_tickets import Joined
 from app.domain.fingerprint import Digester
 from app.domain.from_tokens import FromTokens
 from app.infrastructure.engine_results import CheckItem, Presented, Proof, Verdict, Via

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from app.domain.facts import FactType, Joined, decode_body
+from app.domain.facts import FactType, decode_body
+from app.domain.facts_of_tickets import Joined
 from app.domain.fingerprint import Digester, fingerprints
 from app.infrastructure.rate_limiter import RateLimiter
 from tests.journal.house import House

@@ -37,7 +37,7 @@ qm.VIEW = {
 qm.JOIN = { EXISTING = 0, CREATED = 1, BYPASS = 2, IDENTITY_LIMIT = 3, LINE_FULL = 4, PRE_IDENTITY_LIMIT = 5, BARRED = 6 }
 qm.VERDICT = { QUEUE = 0, BYPASS = 1, NOT_TARGETED = 2, SESSION = 3, ADMITTED = 4 }
 
--- Flag, Why, Released, PromotedBy of domain/layout.py and domain/facts.py.
+-- Flag, Why, Released, PromotedBy of domain/layout.py, domain/ticket_state.py and domain/facts_of_passes.py.
 qm.FLAG = { SLOT = 1, PAID = 2, TOLD = 4, AT_DOOR = 8, FROM_PRE_QUEUE = 16, ADMITTED_ONCE = 32, HAS_FROM = 64, WASTED = 128 }
 qm.WHY = { NONE = 0, PASS_OVER = 1, SESSION_IDLE = 2, SESSION_MAX = 3, LEFT = 4, EJECTED = 5, PURGE = 6 }
 qm.RELEASED = { CLAIM_OVER = 1, ABSENT = 2 }

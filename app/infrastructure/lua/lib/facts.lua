@@ -1,4 +1,4 @@
--- Facts of this call. Bodies are those of app/domain/facts.py; they reach the outbox when the room is closed.
+-- Facts of this call. Bodies are those of app/domain/facts_of_*.py; they reach the outbox when the room is closed.
 
 local pack, char, concat
 qm.bind(function() pack, char, concat = struct.pack, string.char, table.concat end)
