@@ -47,13 +47,19 @@ class ManyRefused:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _tell(self) -> None:
-        await asyncio.sleep(GATHER_SEC)
+        while self._times:
+            await asyncio.sleep(GATHER_SEC)
+            times, self._times = self._times, {}
+            causes, self._causes = self._causes, {}
+            try:
+                for room_id in times:
+                    await self._tell_of(room_id, times[room_id], causes[room_id])
+            except StorageUnavailable:
+                log.debug("refusals_not_told")
+            except Exception:
+                log.exception("refusals_not_told")
         self._task = None
-        gathered, self._times = self._times, {}
-        try:
-            for room_id, times in gathered.items():
-                if await self._store.add(room_id, times):
-                    cause = str(self._causes[room_id])
-                    log.warning("many tickets rejected: signing key or clock?", room=room_id, cause=cause)
-        except StorageUnavailable:
-            log.debug("refusals_not_told")
+
+    async def _tell_of(self, room_id: str, times: list[int], cause: Cause) -> None:
+        if await self._store.add(room_id, times):
+            log.warning("many tickets rejected: signing key or clock?", room=room_id, cause=str(cause))

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from app.core.clock import wall_ms
 from app.core.secret import Secret
 from app.domain.keyring import Keyring, kid_of
-from app.domain.tokens import VisitorTokens
+from app.domain.tokens import Cause, VisitorTokens
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services import refused_tokens
 from app.services.visitor_counts import Counted
@@ -169,6 +169,19 @@ async def test_it_counts_a_refused_token_and_makes_no_error_of_it(site: Site, ca
 
 def told(lines: Any) -> list[str]:
     return [line["room"] for line in lines if line["event"] == "many tickets rejected: signing key or clock?"]
+
+
+async def test_it_leaves_nothing_running_when_it_stops_while_it_tells_of_refused_tokens(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused_tokens, "GATHER_SEC", 0.0)
+    site.many_refused.note("shop", Cause.EXPIRED)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    await site.many_refused.stop()
+
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "refused-tokens"] == []
 
 
 @pytest.mark.req("ENG-094", "CFG-154")
