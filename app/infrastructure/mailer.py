@@ -42,11 +42,13 @@ class Mailer:
         """``url``: SMTP_URL, which was checked at the start. ``sender``: SMTP_FROM."""
         self._server = smtp_server(url)
         self._sender = sender
+        self._tls = ssl.create_default_context()
+        """Made once: reading the system's certificates takes tens of milliseconds."""
 
     async def send(self, letter: Letter) -> None:
         """Return once the server has taken it. Raises NotSent or MaybeSent."""
-        message = self._message(letter)
-        client = _client(self._server)
+        message = self._written(letter)
+        client = _client(self._server, self._tls)
         try:
             await client.connect()
             if self._server.user:
@@ -55,13 +57,20 @@ class Mailer:
             client.close()
             raise NotSent(type(error).__name__) from error
         try:
-            await client.sendmail(self._sender, [letter.to], message.as_bytes(), mail_options=[])
-        except (aiosmtplib.SMTPResponseException, aiosmtplib.SMTPRecipientsRefused) as error:
+            await client.sendmail(self._sender, [letter.to], message, mail_options=[])
+        except (aiosmtplib.SMTPResponseException, aiosmtplib.SMTPRecipientsRefused, UnicodeError) as error:
             raise NotSent(type(error).__name__) from error
         except (aiosmtplib.SMTPException, OSError) as error:
             raise MaybeSent(type(error).__name__) from error
         finally:
             client.close()
+
+    def _written(self, letter: Letter) -> bytes:
+        """The mail as it is sent. Raises NotSent for an address that no header can carry."""
+        try:
+            return self._message(letter).as_bytes()
+        except Exception as error:  # the standard library's parser of addresses fails in ways of its own
+            raise NotSent(type(error).__name__) from error
 
     def _message(self, letter: Letter) -> EmailMessage:
         message = EmailMessage()
@@ -73,13 +82,13 @@ class Mailer:
         return message
 
 
-def _client(server: SmtpServer) -> aiosmtplib.SMTP:
+def _client(server: SmtpServer, tls: ssl.SSLContext) -> aiosmtplib.SMTP:
     """STARTTLS is demanded unless the address says never; certificates are verified against the host."""
     return aiosmtplib.SMTP(
         hostname=server.host,
         port=server.port,
         use_tls=server.is_tls,
         start_tls=None if server.is_tls else server.starttls,
-        tls_context=ssl.create_default_context(),
+        tls_context=tls,
         timeout=TIMEOUT_SEC,
     )

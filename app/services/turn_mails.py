@@ -24,7 +24,7 @@ from app.infrastructure.engine_lookup import EngineLookup, TicketFacts
 from app.infrastructure.mailer import Letter, MaybeSent, NotSent
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.wishes import Wish, WishStore
-from app.services.leadership import Term
+from app.services.leadership import Term, TermOver
 from app.services.notify import MAIL_LANGUAGES, AddressDigest
 
 EVERY_SEC: Final = 2.0
@@ -78,7 +78,7 @@ class TurnMails:
             await asyncio.sleep(EVERY_SEC)
 
     async def look(self, term: Term) -> None:
-        """One look at all rooms. A room that cannot be read is left for the next look."""
+        """One look at all rooms. A room that cannot be read, or fails, is left for the next look. Raises TermOver."""
         rooms = self._rooms.all()
         counts = await self._store.count([(room.id, room.generation) for room in rooms])
         for room, count in zip(rooms, counts, strict=True):
@@ -87,6 +87,10 @@ class TurnMails:
                     await self._look_at(room, term)
                 except (RoomGone, RoomFenced, StorageUnavailable):
                     continue
+                except TermOver:
+                    raise
+                except Exception:
+                    log.exception("turn_mails_failed", room=room.id)
 
     async def _look_at(self, room: Room, term: Term) -> None:
         gen = room.generation

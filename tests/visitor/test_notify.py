@@ -255,6 +255,31 @@ async def test_it_tries_again_after_a_refusal_and_never_when_the_mail_may_have_l
     assert await post.kept() == {}
 
 
+async def test_it_keeps_nobody_waiting_for_an_address_that_no_mail_can_carry(post: Post) -> None:
+    await post.create()
+    odd = [await post.waiting(address, n) for n, address in enumerate(("ü@shop.example", "a@["), 1)]
+    ann = await post.waiting("ann@shop.example", 9)
+    await post.let_in(*odd, ann)
+
+    await post.look()
+
+    assert [mail.to for mail in post.server.taken] == [["ann@shop.example"]]
+    assert await post.results() == {"retried": 2, "sent": 1}
+
+
+async def test_it_writes_to_the_holders_of_one_room_when_another_room_fails(post: Post) -> None:
+    await post.site.create("broken", rate_per_minute=0)
+    await post.directory.reload(RoomId("broken"))
+    await post.house.valkey.execute("HSET", f"{post.house.prefix}{{broken}}:1:em", "no number", "no wish")
+    await post.create()
+    await post.let_in(await post.waiting("ann@shop.example"))
+    assert [room.id for room in post.directory.all()] == ["broken", SHOP]
+
+    await post.look()
+
+    assert [mail.to for mail in post.server.taken] == [["ann@shop.example"]]
+
+
 @pytest.mark.req("VIS-179")
 async def test_it_deletes_an_address_when_the_place_is_over(post: Post) -> None:
     await post.create()
