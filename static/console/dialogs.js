@@ -1,5 +1,5 @@
 /** Dialogs and sheets. The browser's own modal dialog makes the page behind inert and gives the focus back. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { focusRoom, focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
@@ -23,7 +23,8 @@ function keepFocus(roomId) {
 
 /** A room was deleted under its open panel: say so, and close on the next key (CON-054). */
 function Gone({ close }) {
-  useEffect(() => {
+  /* Not a plain effect, which runs after the next painting: a key pressed before that would be lost. */
+  useLayoutEffect(() => {
     addEventListener("keydown", close, { once: true });
     return () => removeEventListener("keydown", close);
   }, []);

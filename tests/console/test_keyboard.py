@@ -118,6 +118,27 @@ def test_it_never_loses_the_focus_when_the_opener_is_gone(signed_in: Callable[..
     expect(page.locator("#rooms")).to_be_focused()
 
 
+KEY_WITH_THE_MESSAGE = """() => new MutationObserver((_, observer) => {
+  if (!document.querySelector(".gone")) return;
+  observer.disconnect();
+  dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+}).observe(document.body, { childList: true, subtree: true })"""
+
+
+@pytest.mark.req("CON-054", "CON-215")
+def test_it_hears_a_key_from_the_moment_it_says_that_the_room_is_gone(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    page = signed_in()
+    card(page, "Newsroom").get_by_role("button", name="Visitors").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.evaluate(KEY_WITH_THE_MESSAGE)
+    stub.set(rooms={})
+
+    expect(page.locator("#rooms")).to_be_focused()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_it_changes_language_and_theme_in_place_and_remembers_them(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
     page.evaluate("() => { window.stayed = true; }")
