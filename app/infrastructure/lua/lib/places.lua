@@ -50,7 +50,7 @@ end
 -- Numbers of the running draw that wait as far as the line knows.
 local function drawn_between(R)
   local pre = qm.pre(R)
-  return qm.waiting_between(R, max(pre.first, R.h.head + 1), pre.first + pre.count - 1)
+  return qm.drawn_waiting(R, max(pre.first, R.h.head + 1), pre.first + pre.count - 1)
 end
 
 -- Tickets in line as they are told: numbers that a running draw has taken are still places (ENG-229). Of these, those

@@ -16,13 +16,31 @@ function qm.waiting_between(R, first, last)
   return last < first and 0 or last - first + 1 - count(R, first, last)
 end
 
--- Removed tickets from head + 1 up to the end of block `b` - 1.
-local function blocks_before(R, b)
-  local sums, first = R.sums, floor((R.h.head + 1) / BLOCK)
+-- What was counted in this call; whoever changes the line sets it to nil.
+local function sums_of(R)
+  local sums = R.sums
   if not sums then
+    local first = floor((R.h.head + 1) / BLOCK)
     sums = { upto = first, [first] = 0 }
     R.sums = sums
   end
+  return sums
+end
+
+-- How many numbers of the running draw wait as far as the line knows; `first` to `last` are those beyond the head.
+function qm.drawn_waiting(R, first, last)
+  local sums = sums_of(R)
+  local waiting = sums.drawn
+  if not waiting then
+    waiting = qm.waiting_between(R, first, last)
+    sums.drawn = waiting
+  end
+  return waiting
+end
+
+-- Removed tickets from head + 1 up to the end of block `b` - 1.
+local function blocks_before(R, b)
+  local sums, first = sums_of(R), floor((R.h.head + 1) / BLOCK)
   for block = sums.upto, b - 1 do
     local from = block == first and R.h.head + 1 or block * BLOCK
     sums[block + 1] = sums[block] + count(R, from, (block + 1) * BLOCK - 1)
