@@ -23,6 +23,7 @@ from app.core.settings_kinds import (
     Bool,
     Choice,
     Folder,
+    HookUrl,
     HostNames,
     Int,
     Key,
@@ -66,7 +67,7 @@ def row(
 ) -> Any:
     """A dataclass field that is a variable. ``shown`` words a default that is worked out at start."""
     text = shown if shown is not None else _default_text(default)
-    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl | SmtpUrl))
+    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl | SmtpUrl | HookUrl))
     return field(default=default, metadata={_ROW: meta})
 
 
@@ -177,6 +178,13 @@ class Settings:
         10_000,
         "life of the leader's lease; a dead leader is replaced",
     )
+    valkey_alert_after_ms: int = row(
+        "VALKEY_ALERT_AFTER_MS", "CFG-043", Int(1000, 3_600_000), 30_000,
+        "an instance that has not reached Valkey for this long says so itself",
+    )  # fmt: skip
+    history_retain_days: int = row(
+        "HISTORY_RETAIN_DAYS", "CFG-046", Int(1, 3650), 400, "rows of reports older than this are deleted"
+    )
     line_max: int = row(
         "QM_LINE_MAX", "CFG-226", Int(1000, 100_000_000), 2_000_000, "waiting tickets one room holds at most"
     )
@@ -285,6 +293,25 @@ class Settings:
         "SMTP_URL", "WHK-194", SmtpUrl(), None, "mail server; user and password inside", bad=Bad.REFUSE
     )
     smtp_from: str | None = row("SMTP_FROM", "WHK-195", EmailAddress(), None, "sender of every mail")
+    alert_webhook_url: Secret | None = row(
+        "ALERT_WEBHOOK_URL", "CFG-081", HookUrl(), None, "where alerts are sent; unset: nobody is told"
+    )
+    alert_every_ms: int = row(
+        "ALERT_EVERY_MS", "CFG-082", Int(1000, 300_000), 10_000, "how often the conditions of alerts are looked at"
+    )
+    alert_hold_sec: int = row(
+        "ALERT_HOLD_SEC", "CFG-083", Int(0, 86_400), 120, "how long a condition holds before it is told"
+    )
+    alert_repeat_sec: int = row(
+        "ALERT_REPEAT_SEC", "CFG-084", Int(0, 604_800), 1800, "how often it is told again; 0 = never"
+    )
+    alert_surge_min: int = row(
+        "ALERT_SURGE_MIN", "CFG-085", Int(0, 10_000_000), 60,
+        "joins per minute below which nothing counts as a surge; 0 = never",
+    )  # fmt: skip
+    alert_surge_factor: int = row(
+        "ALERT_SURGE_FACTOR", "CFG-086", Int(2, 1000), 5, "times its usual joins that make a surge"
+    )
     mesh_knock_ms: int = row("MESH_KNOCK_MS", "MSH-121", Int(1000, 600_000), 10_000, "how often a site is knocked at")
     mesh_timeout_ms: int = row("MESH_TIMEOUT_MS", "MSH-122", Int(500, 30_000), 5000, "limit of one knock")
     rate_limit_max_keys: int = row(

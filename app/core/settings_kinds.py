@@ -188,6 +188,23 @@ class StoreUrl:
 
 
 @dataclass(frozen=True, slots=True)
+class HookUrl:
+    """Web address that something is sent to; a secret, since whoever knows it can send there too (CFG-008)."""
+
+    def parse(self, text: str) -> Secret:
+        """The address as it was set."""
+        parts = split_url(text)
+        is_web = parts is not None and parts.scheme in {"http", "https"} and parts.hostname
+        if not is_web or not text.isascii() or re.search(r"[\s\x00-\x20\x7f]", text):
+            raise BadValue("is not an address that starts with http:// or https://")
+        return Secret(text)
+
+    def describe(self) -> tuple[str, str]:
+        """Type and bounds."""
+        return "address (secret)", "http://, https://"
+
+
+@dataclass(frozen=True, slots=True)
 class BaseUrl:
     """``http(s)://host[:port]`` with nothing after it but an optional ``/`` (CFG-022)."""
 

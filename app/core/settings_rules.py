@@ -24,10 +24,8 @@ _WATCHED_PREFIXES: Final = (
 # would be worse than saying so.
 _NOT_BUILT: Final = frozenset(
     {
-        "HISTORY_RETAIN_DAYS",
         "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH", "MONITOR_TOKEN_TTL_SEC",
         "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
-        "VALKEY_ALERT_AFTER_MS",
     }
 )  # fmt: skip
 # Read by the test run and by the tools beside the server, never by the server (CFG-087 to CFG-090, CFG-094).

@@ -109,6 +109,13 @@ NUMBERS = [
     pytest.param("RESYNC_MS", 5000, 500, 60000),
     pytest.param("LEADER_LEASE_MS", 10000, 2000, 120000, marks=pytest.mark.req("CFG-042")),
     pytest.param("LAPSED_TTL_MS", 86400000, 60000, 604800000),
+    pytest.param("VALKEY_ALERT_AFTER_MS", 30000, 1000, 3600000),
+    pytest.param("HISTORY_RETAIN_DAYS", 400, 1, 3650),
+    pytest.param("ALERT_EVERY_MS", 10000, 1000, 300000),
+    pytest.param("ALERT_HOLD_SEC", 120, 0, 86400),
+    pytest.param("ALERT_REPEAT_SEC", 1800, 0, 604800),
+    pytest.param("ALERT_SURGE_MIN", 60, 0, 10000000),
+    pytest.param("ALERT_SURGE_FACTOR", 5, 2, 1000),
     pytest.param("QM_LINE_MAX", 2000000, 1000, 100000000, marks=pytest.mark.req("CFG-226")),
     pytest.param("TOKEN_MAX_AGE_SEC", 86400, 600, 2592000),
     pytest.param("QUEUE_COOKIE_MAX_AGE_SEC", 86400, 600, 2592000),
@@ -212,6 +219,27 @@ def test_it_takes_an_address_of_a_store_by_its_scheme() -> None:
             load({**SHARED, "VALKEY_URL": text})
     with pytest.raises(Refused, match="VALKEY_URL, which is not set"):
         load({**SHARED, "VALKEY_URL": ""})
+
+
+def test_it_leaves_alerts_unsent_and_says_so_when_their_address_is_no_web_address() -> None:
+    for bad in (
+        "ftp://hooks.example/T0",
+        "hooks.example/T0",
+        "http://",
+        "https://hooks.example/T 0",
+        "https://[::1/T0",
+    ):
+        loaded = load({"ALERT_WEBHOOK_URL": bad})
+        (warning,) = loaded.warnings
+        assert loaded.settings.alert_webhook_url is None
+        assert (warning.code, warning.variable, warning.set) == ("bad_value", "ALERT_WEBHOOK_URL", None)
+        assert f"ALERT_WEBHOOK_URL ({len(bad)} characters)" in warning.message
+        assert "T0" not in warning.message
+    good = load({"ALERT_WEBHOOK_URL": "https://hooks.example/T0"}).settings
+    assert good.alert_webhook_url is not None
+    assert good.alert_webhook_url.reveal() == "https://hooks.example/T0"
+    assert good.shown()["ALERT_WEBHOOK_URL"] == "set"
+    assert "T0" not in repr(good)
 
 
 @pytest.mark.req("CFG-038")
