@@ -1,4 +1,4 @@
-"""Process ``ticker``: moves every room on, once a second.
+"""Process ``ticker``: moves every room on, twice a second.
 
 Each instance ticks every room: a tick takes the time that has passed since the last one, whoever made it, so two
 tickers promote no faster than one.
@@ -25,12 +25,13 @@ from workers.runner import Background
 
 log = structlog.get_logger(__name__)
 
-EVERY_SEC: Final = 1.0
+EVERY_SEC: Final = 0.5
+"""A tick counts at most 1 s (ENG-116): with this pause a turn may be half a second late and the pace loses nothing."""
 AFRESH_SEC: Final = 0.05
 """Pause while doors are due by this clock and not by that of the live store."""
 ROOMS_A_TRIP: Final = 100
 MAX_ROUNDS: Final = 200
-"""Most calls of one room in one turn; a room with more work goes on in the next second."""
+"""Most calls of one room in one turn; a room with more work goes on in the next turn."""
 
 TickMany = Callable[[Sequence[RoomId]], Awaitable[list[TickAnswer | Exception]]]
 

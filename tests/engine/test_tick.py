@@ -56,14 +56,33 @@ async def test_it_keeps_at_most_one_credit_of_an_idle_time(world: World) -> None
 
 
 @pytest.mark.req("ENG-116")
-async def test_it_counts_at_most_five_seconds_of_an_outage(world: World) -> None:
-    await world.create(rate_per_minute=60, **MANY)
+async def test_it_counts_at_most_a_second_of_an_outage(world: World) -> None:
+    await world.create(rate_per_minute=600, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(50)))
+    await world.jobs.tick(ROOM)
 
     await world.advance(600)
     answer = await world.jobs.tick(ROOM)
 
-    assert 4 <= answer.promoted <= 6
+    assert 10 <= answer.promoted <= 11
+
+
+@pytest.mark.req("ENG-116", "ENG-117")
+async def test_it_lets_no_burst_in_after_long_work(world: World) -> None:
+    await world.create(rate_per_minute=600, presence_sec=15, queue_max_per_ip=None)
+    await world.joined(4000)
+    await world.advance(60)
+    here = [Browser() for _ in range(60)]
+    await asyncio.gather(*(world.join(browser) for browser in here))
+
+    most, rounds = 0, 0
+    while (await world.figures()).waiting > 59:
+        await world.advance(1)
+        most = max(most, (await world.jobs.tick(ROOM)).promoted)
+        rounds += 1
+
+    assert rounds >= 4, "each call has its share of the absent"
+    assert 1 <= most <= 11
 
 
 @pytest.mark.req("ENG-060")

@@ -141,7 +141,8 @@ class Pace:
         elapsed = min(self.now - self.last_tick, LONGEST_TICK)
         self.last_tick = self.now
         if self.effective == "active":
-            self.credit += Fraction(self.settings.rate * elapsed, 600)
+            earned = Fraction(self.settings.rate * elapsed, 600)
+            self.credit = min(self.credit + earned, Fraction(self.settings.rate, 60) + 1)
 
     def move(self) -> None:
         """Ends, then the door, then the line; what credit is left is cut (ENG-115)."""

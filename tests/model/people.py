@@ -15,7 +15,7 @@ CLAIM: Ds = 1200
 """Longest claim window (ENG-127)."""
 GRACE: Ds = 100
 """After an admission the owner by cookie passes without a key (ENG-155)."""
-LONGEST_TICK: Ds = 50
+LONGEST_TICK: Ds = 10
 """Most time that one tick counts (ENG-116)."""
 NOTED: Ds = 10
 """Presence is noted again after this time (ENG-138)."""

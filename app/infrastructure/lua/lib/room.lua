@@ -109,10 +109,13 @@ function qm.waiting(h)
   return h.last_ticket - h.head - h.removed
 end
 
--- Earns the credit for the time since the last tick of any instance (ENG-114, ENG-116, ENG-119).
+-- Earns the credit for the time since the last tick of any instance (ENG-114, ENG-116, ENG-119). What one second earns
+-- and one more is all that can ever be spent at once, so that no lateness makes a burst (ENG-117).
 function qm.accrue(h)
   local elapsed = h.mono - h.last_tick
   h.last_tick = h.mono
-  if elapsed > 5000 then elapsed = 5000 end
-  if elapsed > 0 and h.state == qm.S.ACTIVE and h.phase == 0 then h.credit = h.credit + h.rate * elapsed / 60000 end
+  if elapsed <= 0 or h.state ~= qm.S.ACTIVE or h.phase ~= 0 then return end
+  if elapsed > 1000 then elapsed = 1000 end
+  local credit, most = h.credit + h.rate * elapsed / 60000, h.rate / 60 + 1
+  h.credit = credit < most and credit or most
 end
