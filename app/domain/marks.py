@@ -1,7 +1,8 @@
 """Marks: the one number by which an answer names the fact whose commit it waits for.
 
-A mark is epoch · 2³² + seq. The epoch is in it because a rebuild ends the life of facts that were not stored: the next
-fact after it takes the same seq, and must not be mistaken for the lost one. The engine's Lua makes the same numbers.
+A mark is epoch · 2³² + seq. The epoch is in it because a rebuild, a restart of the live store and a change of its
+primary end the life of facts that were not stored: the next fact after it takes the same seq, and must not be mistaken
+for the lost one. The engine's Lua makes the same numbers.
 """
 
 from __future__ import annotations

@@ -141,9 +141,12 @@ class EngineJobs:
                 raise reply
         return [_header(reply) for reply in replies]
 
-    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int) -> bool:
-        """Let the room answer, if its header is still exactly at this point; False = it is not, or is fenced."""
-        reply = await self._call("verify", room_id, gen, epoch, seq)
+    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int, *, as_epoch: int | None = None) -> bool:
+        """Let the room answer, if its header is still exactly at this point; False = it is not, or is fenced.
+
+        ``as_epoch``: number that its live state has from now on, None = the one it has.
+        """
+        reply = await self._call("verify", room_id, gen, epoch, seq, epoch if as_epoch is None else as_epoch)
         return bool(reply[0] == RoomCode.OK and reply[1] == 1)
 
     async def fence(self, room_id: RoomId, gen: int, epoch: int) -> bool:

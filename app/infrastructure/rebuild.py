@@ -7,7 +7,8 @@ Not here: when a room has to be rebuilt (``services/recovery.py``).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -35,6 +36,10 @@ MEMBER_WEIGHT: Final = 125
 
 class Overtaken(Exception):
     """Another instance has begun a later rebuild of this room."""
+
+
+class NotNeeded(Exception):
+    """Another instance has rebuilt this room since it was found wrong."""
 
 
 class LiveStore(Protocol):
@@ -74,21 +79,48 @@ class Rebuilder:
         """A connection for rebuilds, outside the pool."""
         return self._postgres.dedicated(command_timeout_sec=STATEMENT_SEC)
 
-    async def rebuild(self, link: OwnLink, head: Head) -> Rebuilt | None:
-        """Rebuild the generation of ``head``; None when another instance is at it.
+    async def rebuild(
+        self, link: OwnLink, room: RoomId, wanted: Callable[[], Awaitable[Head | None]]
+    ) -> Rebuilt | None:
+        """Rebuild a room; None when another instance is at it.
 
-        ``link``: from ``session``; the lock of the room lives as long as it. Overtaken: this rebuild took so
-        long that another began. UnknownFact, BrokenJournal: the journal cannot be read by this build; the room stays
-        fenced.
+        ``link``: from ``session``; the lock of the room lives as long as it. ``wanted`` is asked once it is held, and
+        tells the head to rebuild, or None (NotNeeded): what made the caller ask may be over. Overtaken: this rebuild
+        took so long that another began. UnknownFact, BrokenJournal: the journal cannot be read by this build; the room
+        stays fenced.
         """
-        if not await link.fetchval(QUERIES["journal_rebuild_lock"], head.room):
+        if not await link.fetchval(QUERIES["journal_rebuild_lock"], room):
             return None
         try:
+            head = await wanted()
+            if head is None:
+                raise NotNeeded
             return await self._rebuild(link, head)
         finally:
             # A lost connection has given the lock back itself.
             if not link.is_closed():
-                await link.fetchval(QUERIES["journal_rebuild_unlock"], head.room)
+                await link.fetchval(QUERIES["journal_rebuild_unlock"], room)
+
+    @asynccontextmanager
+    async def new_life(self, heads: Sequence[Head]) -> AsyncIterator[tuple[set[RoomId], set[RoomId]]]:
+        """Raise the epochs of rooms whose live state, found where ``heads`` say, goes on in another life of its store.
+
+        The live state may lack facts that a process still waits for, and gives their numbers to others; the old epoch
+        tells the ones from the others (ENG-276). Yields the rooms that were raised, and those that stand elsewhere by
+        now; nobody else rebuilds or compares the former meanwhile, and whom another instance is at are in neither.
+        """
+        async with self.session() as link:
+            rows = await link.fetch(QUERIES["journal_rebuild_lock_many"], [head.room for head in heads])
+            mine = {RoomId(row["room"]) for row in rows}
+            try:
+                taken = [head for head in heads if head.room in mine]
+                columns = zip(*[(h.room, h.gen, h.epoch, h.seq) for h in taken], strict=True) if taken else [[]] * 4
+                raised = await link.fetch(QUERIES["journal_new_life"], *map(list, columns))
+                moved = {RoomId(row["room"]) for row in raised}
+                yield moved, mine - moved
+            finally:
+                if not link.is_closed():
+                    await link.fetchval(QUERIES["journal_rebuild_unlock_many"], list(mine))
 
     async def _rebuild(self, link: OwnLink, head: Head) -> Rebuilt:
         began = mono()

@@ -21,7 +21,7 @@ from app.domain.facts import UnknownFact
 from app.domain.fold import BrokenJournal
 from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
-from app.infrastructure.rebuild import Overtaken, Rebuilder
+from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder
 
 RETRY_SEC: Final = (5.0, 60.0)
 """First and longest pause before a rebuild that failed is tried again (FLT-090)."""
@@ -43,8 +43,8 @@ class LiveRooms(Protocol):
         """Stop the room if its live state is of this generation and not of a later epoch."""
         ...
 
-    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int) -> bool:
-        """Let the room answer if it still stands exactly there."""
+    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int, *, as_epoch: int | None = None) -> bool:
+        """Let the room answer if it still stands exactly there, as epoch ``as_epoch``."""
         ...
 
 
@@ -79,6 +79,10 @@ def judge(head: Head, header: dict[str, Any] | None) -> Finding | None:
     elif head.deleted and not header["deleted"]:
         reason = "deleted in the journal"
     return Finding(head, reason, header) if reason else None
+
+
+def _is_same_life(head: Head, header: dict[str, Any]) -> bool:
+    return bool(head.gen == header["gen"] and head.epoch == header["epoch"])
 
 
 @dataclass(slots=True)
@@ -188,16 +192,36 @@ class Recovery:
     async def _compare(self, heads: Sequence[Head], live_ids: Iterable[RoomId]) -> list[Finding]:
         """Findings of all rooms. The headers are read after the heads: a healthy live state is never behind then."""
         by_room = {head.room: head for head in heads}
-        findings = []
+        findings, good = [], []
         for room, header in await self._headers(sorted({*by_room, *live_ids})):
             head = by_room.get(room)
             finding = judge(head, header) if head is not None else None
             if finding is not None:
                 findings.append(finding)
             elif header is not None and not header["verified"]:
-                await self._live.verify(room, int(header["gen"]), int(header["epoch"]), int(header["seq"]))
-                log.info("room_verified", room=room, seq=int(header["seq"]))
+                good.append((room, head, header))
+        await self._go_on(good)
         return findings
+
+    async def _go_on(self, good: Sequence[tuple[RoomId, Head | None, dict[str, Any]]]) -> None:
+        """Let rooms answer that another life of the live store has, and has right: under a new epoch (``new_life``).
+
+        Where journal and live state do not stand in the same epoch the journal takes nothing anyway.
+        """
+        lives = {room: header for room, _, header in good}
+        heads = [head for _, head, header in good if head is not None and _is_same_life(head, header)]
+        if heads:
+            async with self._rebuilder.new_life(heads) as (raised, moved):
+                for room in raised:
+                    await self._verify(room, lives[room], as_epoch=int(lives[room]["epoch"]) + 1)
+            self._asked |= moved
+        for room in lives.keys() - {head.room for head in heads}:
+            await self._verify(room, lives[room])
+
+    async def _verify(self, room: RoomId, header: dict[str, Any], *, as_epoch: int | None = None) -> None:
+        gen, epoch, seq = (int(header[name]) for name in ("gen", "epoch", "seq"))
+        await self._live.verify(room, gen, epoch, seq, as_epoch=as_epoch)
+        log.info("room_verified", room=room, seq=seq, epoch=epoch if as_epoch is None else as_epoch)
 
     async def _headers(self, rooms: Sequence[RoomId]) -> list[tuple[RoomId, dict[str, Any] | None]]:
         """Headers of all rooms in one trip; when one of them cannot be read, without that one."""
@@ -235,16 +259,22 @@ class Recovery:
         head, header = finding.head, finding.header
         if head.room not in self._attempts:
             log.warning("room_fenced", room=head.room, reason=finding.reason, gen=head.gen, journal_seq=head.seq)
-        if header is not None and not header["fenced"]:
+        # What was not compared in this life of the store answers nobody; another instance may be about to let it.
+        if header is not None and header["verified"] and not header["fenced"]:
             await self._live.fence(head.room, int(header["gen"]), int(header["epoch"]))
 
     async def _rebuild(self, link: Any, finding: Finding) -> None:
         room = finding.head.room
         log.info("rebuild_started", room=room, events=finding.head.seq)
         try:
-            rebuilt = await self._rebuilder.rebuild(link, finding.head)
+            rebuilt = await self._rebuilder.rebuild(link, room, lambda: self._wanted(room))
         except StorageUnavailable:
             raise
+        except NotNeeded:
+            log.info("rebuild_not_needed", room=room)
+            del self._attempts[room]
+            self._asked.add(room)
+            return
         except Overtaken:
             log.info("rebuild_overtaken", room=room)
             return
@@ -267,6 +297,13 @@ class Recovery:
             seconds=round(rebuilt.seconds, 2),
         )
         await self._announce(room)
+
+    async def _wanted(self, room: RoomId) -> Head | None:
+        """Head of a room that still has to be rebuilt."""
+        for head in await self._journal.current_heads(room):
+            if judge(head, (await self._live.headers([room]))[0]) is not None:
+                return head
+        return None
 
     def _postpone(self, room: RoomId, reason: str) -> None:
         attempts = self._attempts[room]

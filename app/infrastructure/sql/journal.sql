@@ -85,6 +85,34 @@ SET epoch = epoch + 1
 WHERE room = $1 AND gen = $2
 RETURNING epoch, seq;
 
+-- name: journal_new_life
+-- The live states of these rooms go on in another life of the live store: raise their epochs, so that nothing the life
+-- before left behind can be stored. $1…$4: room, gen, epoch, seq of each; a room whose head stands elsewhere is left out.
+WITH held AS MATERIALIZED (
+    SELECT h.room, h.gen
+    FROM room_heads h
+    JOIN unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[]) AS q(room, gen, epoch, seq)
+        ON q.room = h.room AND q.gen = h.gen AND q.epoch = h.epoch AND q.seq = h.seq
+    ORDER BY h.room, h.gen
+    FOR UPDATE OF h
+)
+UPDATE room_heads h
+SET epoch = h.epoch + 1
+FROM held
+WHERE h.room = held.room AND h.gen = held.gen
+RETURNING h.room;
+
+-- name: journal_rebuild_lock_many
+-- Those of $1 that nobody else rebuilds or compares; their locks are held from now on.
+SELECT q.room
+FROM unnest($1::text[]) AS q(room)
+WHERE pg_try_advisory_lock(hashtextextended('qm:rebuild:' || current_schema() || ':' || q.room, 0));
+
+-- name: journal_rebuild_unlock_many
+-- The comparison of these rooms is over.
+SELECT count(pg_advisory_unlock(hashtextextended('qm:rebuild:' || current_schema() || ':' || q.room, 0)))
+FROM unnest($1::text[]) AS q(room);
+
 -- name: journal_last_at
 -- Recorded time of the last fact.
 SELECT at

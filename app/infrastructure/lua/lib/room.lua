@@ -17,13 +17,30 @@ end)
 -- header tells those of other releases: it holds the name of the life in which the comparison was made.
 local verified = {}
 
+-- A primary that was demoted and promoted again keeps its Lua variables when it had to fetch only the end of what it
+-- missed, and may have missed more since: the name of its stream tells. It is looked at this often (ms); being demoted
+-- and promoted takes longer, and a replica runs no function that writes.
+local LOOK_MS = 100
+local looked_at, stream_then = 0, nil
+
 -- Name of this Valkey's present life: another one after a restart, and after a replica was promoted. Nil where INFO is
--- closed to us: then each release compares for itself.
+-- closed to us: then each release compares for itself. Forgets all comparisons of the life before.
 local function life()
   local info = try("INFO", "server", "replication")
   if type_(info) ~= "string" then return nil end
   local run, stream = match(info, "run_id:(%x+)"), match(info, "master_replid:(%x+)")
+  -- A stream without a predecessor is no promotion: a primary renames it too when its last replica is long gone.
+  local has_past = find(match(info, "master_replid2:(%x+)") or "", "[^0]")
+  if stream_then and stream ~= stream_then and has_past then verified = {} end
+  stream_then = stream
   return run and stream and run .. ":" .. stream
+end
+
+local function look(now)
+  if now - looked_at > LOOK_MS or now < looked_at then
+    looked_at = now
+    life()
+  end
 end
 
 -- Notes that the room behind `key` may answer, or no longer.
@@ -39,6 +56,7 @@ end
 
 -- True when the room behind `key` may answer. Asks the mark only as long as this library does not know the room.
 function qm.is_verified(key)
+  look(qm.time_ms())
   if verified[key] then return true end
   local mark = call("GET", sub(key, 1, -2) .. "v")
   if not mark or mark ~= life() then return false end
@@ -65,6 +83,7 @@ function qm.room_open(key, gen, cfg_ver)
   local R, code = qm.room_raw(key)
   if not R then return nil, code end
   local h = R.h
+  look(h.last_time - h.offset)
   if h.fenced == 1 or not (verified[key] or qm.is_verified(key)) then return nil, qm.CODE.FENCED end
   if h.deleted == 1 then return nil, qm.CODE.NOROOM end
   gen, cfg_ver = tonumber_(gen), tonumber_(cfg_ver)
