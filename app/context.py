@@ -175,6 +175,7 @@ class AppContext:
             fleet=fleet,
         )
         assets = Assets()
+        tickets = TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader))
         return cls(
             runtime=runtime,
             settings=settings,
@@ -187,8 +188,10 @@ class AppContext:
             fleet_counts=fleet,
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
-            line_service=LineService(service=room_service, engine=engine_admin, rooms=rooms, commits=commits),
-            tickets=TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader)),
+            line_service=LineService(
+                service=room_service, engine=engine_admin, rooms=rooms, commits=commits, tickets=tickets
+            ),
+            tickets=tickets,
             sessions=sessions,
             access=Access(
                 admin_key=admin_key,

@@ -28,10 +28,14 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NUMBER: Final = re.compile(rb"-?[0-9][0-9.eE+-]*+")
 
 
-def parse_object(body: bytes, *, max_bytes: int = BODY_MAX_BYTES, empty_ok: bool = False) -> dict[str, Any]:
+def parse_object(
+    body: bytes, *, max_bytes: int = BODY_MAX_BYTES, empty_ok: bool = False, constants_ok: bool = False
+) -> dict[str, Any]:
     """The JSON object in ``body``.
 
     ``empty_ok``: a body of nothing but blanks counts as ``{}`` (routes whose fields are all optional).
+    ``constants_ok``: ``NaN`` and ``Infinity`` are read as such numbers, for a caller that refuses them by the name of
+    their field (ADM-018).
     Raises BodyTooLarge above ``max_bytes``, BadJson for everything that is no acceptable object.
     """
     if len(body) > max_bytes:
@@ -43,7 +47,7 @@ def parse_object(body: bytes, *, max_bytes: int = BODY_MAX_BYTES, empty_ok: bool
         return plain
     _check_shape(body)
     try:
-        value = _DECODER.decode(body.decode())
+        value = (_WITH_CONSTANTS if constants_ok else _DECODER).decode(body.decode())
     except (ValueError, RecursionError):
         raise BadJson from None
     if type(value) is not dict:
@@ -130,3 +134,4 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite, parse_constant=_refuse_constant)
+_WITH_CONSTANTS: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite)

@@ -198,8 +198,8 @@ class RoomFold:
             case RoomCreated():
                 self._create(at, fact)
             case RoomUpdated():
+                self.marks = marks_after(self.marks, at, fact, self.config)
                 self.config.update(fact.changes)
-                self.marks = marks_after(self.marks, at, fact)
                 self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
             case RoomDeleted():
                 self.deleted = True

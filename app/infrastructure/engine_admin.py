@@ -187,9 +187,12 @@ class EngineAdmin:
         config = config_from_json({name.decode(): ujson.loads(value) for name, value in raw.items()})
         return Room(config, Generation(gen), salt, cfg_ver, EpochMs(created_at), EpochMs(updated_at))
 
-    async def eject(self, room_id: RoomId, ticket: int, *, actor: str) -> EjectAnswer:
-        """Take a ticket out. Fact: ejected, unless it was ejected before."""
-        reply = await self._call("eject", room_id, ticket, actor_tail(actor))
+    async def eject(self, room_id: RoomId, ticket: int, *, actor: str, expect_gen: int | None = None) -> EjectAnswer:
+        """Take a ticket out. Fact: ejected, unless it was ejected before.
+
+        ``expect_gen``: StaleRoom when the room has another generation.
+        """
+        reply = await self._call("eject", room_id, ticket, actor_tail(actor), expect_gen or 0)
         if reply[0] == RoomCode.NOROOM:
             return EjectAnswer(EjectCode.NO_ROOM)
         _, was, seq, epoch = _ok(reply, room_id)
@@ -283,7 +286,7 @@ def _ok(reply: Any, room_id: RoomId) -> Any:
 def _figures(reply: Sequence[Any]) -> RoomFigures:
     _, gen, cfg_ver, state, rate, waiting, active, pending, passes, joins, passed, oldest, last, *rest = reply
     release, is_floor, seq, committed, now, top_slots, without_url, blocked, shared, *rest = rest
-    switch, switch_at, phase, opens_at, drawn_at, pre_queue, full, *detail = rest
+    switch, switch_at, last_change, phase, opens_at, drawn_at, pre_queue, full, *detail = rest
     return RoomFigures(
         generation=gen,
         cfg_ver=cfg_ver,
@@ -308,6 +311,7 @@ def _figures(reply: Sequence[Any]) -> RoomFigures:
         detail=read_detail(detail) if detail else None,
         last_switch_at=None if switch_at is None else int(switch_at),
         last_switch=None if switch is None else ujson.loads(switch),
+        last_change=last_change,
         phase=Phase(phase),
         opens_at=opens_at,
         drawn_at=drawn_at,

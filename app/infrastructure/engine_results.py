@@ -261,6 +261,8 @@ class RoomFigures:
     """Wall ms of the last switch by threshold activation."""
     last_switch: str | None = None
     """``opened`` or ``closed``."""
+    last_change: bytes | None = None
+    """The last change of state or rate, in the form of ``fold_marks.LastChange.read``."""
     top_address_slots: int = 0
     """Most slots that one address holds (ENG-296)."""
     joins_refused: str | None = None

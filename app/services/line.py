@@ -15,10 +15,12 @@ from app.domain.opening import Moment
 from app.domain.room import Room, RoomState
 from app.domain.room_fields import BY_NAME, parse_patch
 from app.infrastructure.engine_admin import EjectCode, EngineAdmin, LineAnswer, LineCode
+from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import TicketState
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
 from app.services.rooms import CommitsFail, NotRecorded, RoomService, Saved
+from app.services.tickets import PreviousGeneration, TicketLookup, read_ref_field
 
 TICKET_MAX: Final = 2**32 - 1
 
@@ -43,12 +45,19 @@ class LineService:
     """Acts on one line. State and rate act at once; the others answer after their commit (ADM-134, ADM-135)."""
 
     def __init__(
-        self, *, service: RoomService, engine: EngineAdmin, rooms: RoomDirectory, commits: CommitWaiter
+        self,
+        *,
+        service: RoomService,
+        engine: EngineAdmin,
+        rooms: RoomDirectory,
+        commits: CommitWaiter,
+        tickets: TicketLookup,
     ) -> None:
         self._service = service
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
+        self._tickets = tickets
 
     async def pause(self, room_id: str, *, actor: str) -> Saved:
         """Let nobody in from now on; works from every state."""
@@ -122,11 +131,17 @@ class LineService:
     async def eject(self, room_id: str, body: dict[str, Any], *, actor: str) -> tuple[Ticket, str]:
         """Cancel the pass and session of ``{"ticket": n}`` and send its holder to the back (ENG-191).
 
-        Returns the number and the word for what it was. Raises BadRequest, NoRoom, NoTicket, StorageUnavailable.
+        ``{"ref": …}`` names the ticket too, where it is the only one (ADM-163). Returns the number and the word for
+        what it was. Raises BadRequest, NoRoom, NoTicket, AmbiguousRef, PreviousGeneration, StorageUnavailable.
         """
-        ticket = _ticket(body)
+        ticket, ref = _named(body)
         room = await self._found(room_id)  # the commit is waited for by generation
-        answer = await self._engine.eject(room.id, ticket, actor=actor)
+        if ref is not None:
+            ticket = await self._tickets.holder_of(room, ref)
+        try:
+            answer = await self._engine.eject(room.id, ticket, actor=actor, expect_gen=room.generation)
+        except StaleRoom:  # made anew in between: the number was that of somebody else
+            raise PreviousGeneration from None
         if answer.code is EjectCode.NO_ROOM:
             raise NoRoom
         if answer.code is EjectCode.NO_TICKET or answer.was is TicketState.NONE:
@@ -147,17 +162,20 @@ def _only(body: dict[str, Any], *names: str, moment: Moment | None = None) -> di
     return dict(parse_patch({"id": "x", **body}, moment=moment).values)
 
 
-def _ticket(body: dict[str, Any]) -> Ticket:
+def _named(body: dict[str, Any]) -> tuple[Ticket, str | None]:
+    """The number, or the ref beside 0."""
     unknown = [name for name in body if name not in ("ticket", "ref")]
     if unknown:
         sentence = f'"{unknown[0]}" is not a field of this request'
         raise BadRequest(sentence, code="unknown_field", fields=unknown)
+    if len(body) == 2:
+        raise InvalidField("ticket", "Send one of ticket and ref", fields=["ticket", "ref"])
     if "ref" in body:
-        raise BadRequest("ref is not in this build; send ticket", code="not_in_this_build", fields=["ref"])
+        return Ticket(0), read_ref_field(body["ref"])
     ticket = body.get("ticket")
     if type(ticket) is not int or not 1 <= ticket <= TICKET_MAX:
         raise InvalidField("ticket", f"ticket must be a whole number from 1 to {TICKET_MAX}")
-    return Ticket(ticket)
+    return Ticket(ticket), None
 
 
 def _was(state: TicketState) -> str:

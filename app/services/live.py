@@ -19,11 +19,10 @@ import ujson
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
 from app.domain.principal import Principal
-from app.domain.room import Room
-from app.infrastructure.site_store import SiteShown
+from app.domain.roles import Role
 from app.services.admin_health import AdminHealth, Incident
-from app.services.room_details import Details
 from app.services.room_object import RoomView, line_wait, room_object
+from app.services.room_reduced import reduced_object
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 
@@ -42,7 +41,7 @@ _shown = attrgetter(
     "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
     "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
     "checks_without_url", "blocked_return_urls", "shared_sessions", "top_address_slots",
-    "last_switch", "last_switch_at",
+    "last_switch", "last_switch_at", "last_change",
     "phase", "opens_at", "drawn_at", "pre_queue",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
@@ -52,32 +51,55 @@ _shown = attrgetter(
 class RoomJson:
     """One room's object as text, and what it was made from."""
 
-    room: Room
+    view: RoomView
     figures: tuple[Any, ...] | None
-    stale_since: int | None
-    details: Details | None
-    site: SiteShown | None
     text: str
+    texts: dict[bool, str] = field(default_factory=dict)
+    """The reduced text under True, once somebody needed it."""
 
     def is_of(self, view: RoomView, figures: tuple[Any, ...] | None) -> bool:
         """Tell whether the text still says what ``view`` says."""
         return (
-            self.room is view.room
+            self.view.room is view.room
             and self.figures == figures
-            and self.stale_since == view.stale_since
-            and self.details == view.details
-            and self.site == view.site
+            and self.view.stale_since == view.stale_since
+            and self.view.details == view.details
+            and self.view.site == view.site
         )
+
+    def read_by(self, is_link: bool) -> str:
+        """The text for a monitor link, or for everybody else."""
+        if not is_link:
+            return self.text
+        if True not in self.texts:
+            self.texts[True] = _dump(reduced_object(self.view))
+        return self.texts[True]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one tick found, as the two texts that streams may need."""
+    """What one tick found. Texts of it are made when a stream needs them, once each."""
 
     rooms: dict[str, RoomJson]
-    full: bytes
-    delta: bytes
-    """Against the frame before; equal to ``full`` when no delta can say it."""
+    now: int
+    changed: list[RoomJson]
+    """Rooms that differ from the frame before."""
+    removed: list[str]
+    tail: str
+    is_sayable: bool
+    """A delta can say what changed."""
+    _made: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
+
+    def data(self, *, full: bool, is_link: bool) -> bytes:
+        """The whole list, or the delta against the frame before; the whole list when no delta can say it."""
+        is_delta = self.is_sayable and not full
+        found = self._made.get((is_delta, is_link))
+        if found is None:
+            rooms = self.changed if is_delta else self.rooms.values()
+            texts = [room.read_by(is_link) for room in rooms]
+            found = _frame(is_delta, self.now, texts, self.removed if is_delta else [], self.tail)
+            self._made[is_delta, is_link] = found
+        return found
 
 
 @dataclass(eq=False)
@@ -93,13 +115,16 @@ class Stream:
     _waiting: bytes | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def is_link(self) -> bool:
+        """Opened with a monitor link, which reads reduced rooms (ADM-096)."""
+        return self.principal.role is Role.MONITOR
+
     def offer(self, frame: Frame) -> None:
         """Hand over a tick's frame; one that was not taken in time makes the next one full."""
-        if self.full_frames or self._waiting is not None:
-            self.full_frames = max(0, self.full_frames - 1)
-            self._waiting = frame.full
-        else:
-            self._waiting = frame.delta
+        is_full = self.full_frames > 0 or self._waiting is not None
+        self.full_frames = max(0, self.full_frames - 1)
+        self._waiting = frame.data(full=is_full, is_link=self.is_link)
         self._news.set()
 
     def end(self, *, revoked: bool = False) -> None:
@@ -228,15 +253,13 @@ class LiveFeed:
         except StorageUnavailable:  # no list of rooms was ever read: nothing true can be said about them
             return None
         before = since.rooms if since is not None else {}
-        rooms = await _texts(views, before)
+        rooms = await _texts(views, before, for_links=any(stream.is_link for stream in self._streams))
         tail = self._tail(views, self._health.incidents(views))
-        now = wall_ms()
-        full = _frame(False, now, [entry.text for entry in rooms.values()], [], tail)
         removed = [room_id for room_id in before if room_id not in rooms]
         applied = [room_id for room_id in before if room_id in rooms] + [r for r in rooms if r not in before]
-        changed = [entry.text for room_id, entry in rooms.items() if before.get(room_id) is not entry]
+        changed = [entry for room_id, entry in rooms.items() if before.get(room_id) is not entry]
         is_sayable = since is not None and applied == list(rooms)
-        return Frame(rooms, full, _frame(True, now, changed, removed, tail) if is_sayable else full)
+        return Frame(rooms, wall_ms(), changed, removed, tail, is_sayable)
 
     def _tail(self, views: Sequence[RoomView], incidents: Sequence[Incident]) -> str:
         blocks = {
@@ -302,15 +325,20 @@ def worst_wait(views: Sequence[RoomView]) -> dict[str, Any]:
     }
 
 
-async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson]) -> dict[str, RoomJson]:
-    """Every room's object as text, in order; a room that shows the same keeps the very same entry."""
+async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson], *, for_links: bool) -> dict[str, RoomJson]:
+    """Every room's object as text, in order; a room that shows the same keeps the very same entry.
+
+    ``for_links``: the reduced texts will be needed too.
+    """
     rooms: dict[str, RoomJson] = {}
     made = 0
     for view in views:
         figures = None if view.figures is None else _shown(view.figures)
         known = before.get(view.room.id)
         if known is None or not known.is_of(view, figures):
-            known = RoomJson(view.room, figures, view.stale_since, view.details, view.site, _dump(room_object(view)))
+            known = RoomJson(view, figures, _dump(room_object(view)))
+            if for_links:
+                known.read_by(True)
             made += 1
             if made % YIELD_EVERY == 0:
                 await asyncio.sleep(0)

@@ -51,6 +51,16 @@ class RefIndex:
                 await asyncio.sleep(0)
         return _find(hashes, ref, last)
 
+    async def beyond(self, room_id: str, generation: int, ref: str, last_ticket: int) -> list[int]:
+        """Numbers above TICKETS and up to ``last_ticket`` with this ref. Not kept: a second for a million."""
+        wanted, found = number_of(ref), []
+        async with self._making:
+            for start in range(TICKETS + 1, last_ticket + 1, SLICE):
+                numbers = range(start, min(start + SLICE, last_ticket + 1))
+                found += [n for n in numbers if ref_number(room_id, generation, n) == wanted]
+                await asyncio.sleep(0)
+        return found
+
     async def places(self, room_id: str, generation: int, ref: str, given: int, handles: Handles) -> list[int]:
         """Places up to ``given``, and to TICKETS, whose handle has this ref."""
         last = min(given, TICKETS)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.domain.estimate import estimated_wait_sec
+from app.domain.fold_marks import LastChange
 from app.domain.room import Room, RoomState, UrlRule
 from app.domain.room_fields import settings_json
 from app.infrastructure.engine_results import RoomFigures
@@ -28,7 +29,7 @@ FIGURES: Final = (
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
 _UNKNOWN: Final = (
-    "origin", "origins", "originsTotal", "originsInRotation", "lastChange",
+    "origin", "origins", "originsTotal", "originsInRotation",
 )  # fmt: skip
 """Members whose feature or count is not in this build."""
 
@@ -71,6 +72,7 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "drawnAt": None if figures is None or figures.phase else figures.drawn_at or None,
         **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),
         **dict.fromkeys(_UNKNOWN),
+        "lastChange": None if figures is None else _last_change(figures.last_change),
         "waitP50Sec": None if view.details is None else view.details.wait_p50_sec,
         "waitP90Sec": None if view.details is None else view.details.wait_p90_sec,
         "refusedOriginChecks": _refused_origins(view.details),
@@ -93,6 +95,14 @@ def _rules_json(
         return [{**one, "hits": None, "lastMatchedAt": None} for one in shown]
     counted = [details.rules.get(rule_field(rule), (0, None)) for rule in rules]
     return [{**one, "hits": hits, "lastMatchedAt": at} for one, (hits, at) in zip(shown, counted, strict=True)]
+
+
+def _last_change(mark: bytes | None) -> dict[str, Any] | None:
+    """Who changed state or rate last (ADM-121)."""
+    if mark is None:
+        return None
+    last = LastChange.read(mark)
+    return {"at": last.at, "by": last.by, "kind": last.kind, "text": last.text}
 
 
 def _refused_origins(details: Details | None) -> list[dict[str, Any]] | None:

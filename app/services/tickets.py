@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from app.core.errors import InvalidField, NoRoom
-from app.core.ids import RoomId
+from app.core.errors import InvalidField, NoRoom, NoTicket, QmError
+from app.core.ids import RoomId, Ticket
 from app.domain.refs import read_ref, ref_of
+from app.domain.room import Room
 from app.domain.ticket_state import TicketState
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_lookup import EngineLookup, Looked, TicketFacts
@@ -36,6 +37,22 @@ _WORDS: Final = {
 }
 
 
+class AmbiguousRef(QmError):
+    """409 ``ambiguous_ref``: several tickets have this ref (ADM-163)."""
+
+    status = 409
+    code = "ambiguous_ref"
+    sentence = "Several tickets have this ref. Send the number of the one you mean."
+
+
+class PreviousGeneration(QmError):
+    """409 ``previous_generation``: the ref is of a ticket that ended with an earlier room of this id (ADM-163)."""
+
+    status = 409
+    code = "previous_generation"
+    sentence = "The room was made anew since; nobody stands in it with this ticket."
+
+
 class TicketLookup:
     """Answers look-ups of one process. Methods raise NoRoom, StorageUnavailable and 400 for what cannot be read."""
 
@@ -55,9 +72,7 @@ class TicketLookup:
 
     async def by_ref(self, room_id: str, text: str) -> dict[str, Any]:
         """``?ref=``."""
-        ref = read_ref(text) if len(text) <= TEXT_MAX else None
-        if ref is None:
-            raise InvalidField("ref", "A ref has six letters and digits, such as K7Q-2MX")
+        ref = read_ref_field(text)
         return await self._by_ref(await self._room(room_id), ref, "ref", text)
 
     async def by_query(self, room_id: str, text: str) -> dict[str, Any]:
@@ -72,6 +87,28 @@ class TicketLookup:
         if ref is None:
             return await self._by_number(room, digits, "q")
         return await self._by_either(room, digits, ref, text)
+
+    async def holder_of(self, room: Room, ref: str) -> Ticket:
+        """The one ticket of this generation with a ref: something is to be done to its holder (ADM-163).
+
+        All tickets are searched, not only the first ones, so that nobody is taken for somebody else. Raises
+        AmbiguousRef, PreviousGeneration, NoTicket.
+        """
+        looked = await self._current(room.id, ref, [])
+        if looked.generation != room.generation:
+            raise PreviousGeneration
+        further = await self._refs.beyond(room.id, looked.generation, ref, looked.last_ticket)
+        more = await self._look(room.id, further[:CANDIDATES_MAX])
+        found = [*looked.tickets, *_held(more.tickets, [])]
+        if len(found) > 1:
+            listed = _candidates(room.id, "ref", ref, found[:CANDIDATES_MAX])
+            raise AmbiguousRef(candidates=listed["candidates"])
+        if found and found[0].ticket:
+            return Ticket(found[0].ticket)
+        earlier = {} if found else await self._earlier(room.id, looked.generation, ref, "ref", ref)
+        if earlier.get("state") == "previous_generation":
+            raise PreviousGeneration(generation=earlier["generation"])
+        raise NoTicket
 
     async def _by_number(self, room: RoomId, digits: str, name: str) -> dict[str, Any]:
         number = int(digits)
@@ -147,6 +184,14 @@ class TicketLookup:
             return await self._engine.tickets(room, numbers, places=places)
         except RoomGone:
             raise NoRoom from None
+
+
+def read_ref_field(text: object) -> str:
+    """A ref as it was sent, in its form. Raises InvalidField."""
+    ref = read_ref(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
+    if ref is None:
+        raise InvalidField("ref", "A ref has six letters and digits, such as K7Q-2MX")
+    return ref
 
 
 def _held(tickets: list[TicketFacts], besides: list[int]) -> list[TicketFacts]:

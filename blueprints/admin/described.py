@@ -108,7 +108,9 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "rooms/<id>/eject"): _act(
         "Send one ticket's holder to the back", shapes.EJECTED, "no_room", "no_ticket", "invalid_ticket",
-        "not_in_this_build", body=body_of({"ticket": integer(1, 2**32 - 1)}), needs_body=True,
+        "invalid_ref", "ambiguous_ref", "previous_generation",
+        body={**body_of({}, {"ticket": integer(1, 2**32 - 1), "ref": TEXT}), "minProperties": 1, "maxProperties": 1},
+        needs_body=True,
     ),
     ("GET", "rooms/<id>/tickets"): _read("Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref"),
     ("GET", "rooms/<id>/tickets/<n>"): _read("One ticket", ref("Ticket"), "no_room", "invalid_ticket"),

@@ -54,7 +54,7 @@ async def purge(call: Call) -> HTTPResponse:
 
 async def schedule(call: Call) -> HTTPResponse:
     """``{"opensAt": …, "preQueueMaxPerIp": …}``, either or both; answered after the commit."""
-    saved = await call.qm.line_service.schedule(call.args[0], call.body(), actor=call.principal.name)
+    saved = await call.qm.line_service.schedule(call.args[0], call.body(), actor=call.actor)
     if saved.changed:
         config, figures = saved.view.room.config, saved.view.figures
         tell(

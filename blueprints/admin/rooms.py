@@ -10,6 +10,7 @@ from app.core.clock import wall_ms
 from app.domain.roles import Role
 from app.services.live import totals
 from app.services.room_object import room_object
+from app.services.room_reduced import object_for
 from app.services.rooms import Saved
 from blueprints.admin.routing import Call, Route, reply, tell
 
@@ -18,13 +19,13 @@ async def list_rooms(call: Call) -> HTTPResponse:
     """Every room with its settings and figures, in order of creation, and the totals of the stream."""
     views = await call.qm.room_service.views()
     incidents = call.qm.admin_health.incidents(views)
-    body = {"ts": wall_ms(), "rooms": [room_object(view) for view in views], "totals": totals(views, incidents)}
-    return reply(body)
+    rooms = [object_for(call.principal.role, view) for view in views]
+    return reply({"ts": wall_ms(), "rooms": rooms, "totals": totals(views, incidents)})
 
 
 async def read_room(call: Call) -> HTTPResponse:
     """One room."""
-    return reply({"room": room_object(await call.qm.room_service.view(call.args[0]))})
+    return reply({"room": object_for(call.principal.role, await call.qm.room_service.view(call.args[0]))})
 
 
 async def save_room(call: Call) -> HTTPResponse:

@@ -55,7 +55,7 @@ class Call:
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the body, whatever its Content-Type says; an empty body is ``{}`` (ADM-014, ADM-015)."""
-        return parse_object(self.request.body, max_bytes=BODY_MAX, empty_ok=True)
+        return parse_object(self.request.body, max_bytes=BODY_MAX, empty_ok=True, constants_ok=True)
 
     def no_body(self) -> None:
         """Refuse a body with members, on a route that takes none."""

@@ -11,6 +11,7 @@ from app.domain.roles import GROUPS, Role
 from app.domain.room_fields import FIELDS, READ_ONLY, RoomField
 from app.services.fleet_counts import OUTCOMES
 from app.services.room_object import FIGURES
+from app.services.room_reduced import HIDDEN, RULE_HIDDEN
 from blueprints.openapi.shapes import (
     ANY,
     COUNT,
@@ -39,6 +40,7 @@ _WHOLE: Final = {"type": "integer"}
 
 _RULE: Final = {"id": {**TEXT, "pattern": "^[A-Za-z0-9_-]{1,32}$"}, "action": one_of("protect", "ignore"),
                 "pattern": {**TEXT, "minLength": 1}, "note": {**TEXT, "maxLength": NOTE_MAX}}  # fmt: skip
+_WITHOUT_PATTERN: Final = {name: shape for name, shape in _RULE.items() if name != RULE_HIDDEN}
 _RULE_FACTS: Final = {"hits": maybe(COUNT), "lastMatchedAt": maybe(TIME)}
 _AUTO_ACTIVATE: Final = {
     "enabled": FLAG,
@@ -64,7 +66,7 @@ _SETTINGS: Final[Mapping[str, tuple[Shape, Shape]]] = {
     "tagOrigins": (maybe(_ORIGINS), maybe(_ORIGINS)),
     "rules": (
         listed(body_of({"action": _RULE["action"], "pattern": _RULE["pattern"]}, {**_RULE, **_RULE_FACTS}), at_most=50),
-        listed(struct({**_RULE, **_RULE_FACTS})),
+        listed(struct({**_WITHOUT_PATTERN, **_RULE_FACTS}, {RULE_HIDDEN: _RULE[RULE_HIDDEN]})),
     ),
     "onBackendDown": (one_of("closed", "open"), one_of("closed", "open")),
     "autoActivate": (maybe(body_of({}, {**_AUTO_ACTIVATE, **_SWITCH})), maybe(struct({**_AUTO_ACTIVATE, **_SWITCH}))),
@@ -103,9 +105,12 @@ def _room() -> Shape:
             {
                 "status": one_of("up", "down", "failing", "unknown"),
                 "checkedAt": maybe(TIME),
-                "httpStatus": maybe(_WHOLE),
                 "ms": maybe(_NUMBER),
-            }
+            },
+            {"httpStatus": maybe(_WHOLE)},
+        ),
+        "lastChange": maybe(
+            struct({"at": TIME, "by": TEXT, "kind": one_of("state", "rate"), "text": TEXT}),
         ),
         "refusedOriginChecks": maybe(listed(struct({"origin": TEXT, "count": COUNT}))),
         "protectionCounts": maybe(COUNTS),
@@ -113,7 +118,9 @@ def _room() -> Shape:
         "stale": FLAG,
     }
     settings = {row.name: setting(row, answered=True) for row in FIELDS}
-    return struct(dict(sorted({**settings, **facts}.items())), {"staleSince": TIME})
+    shown = dict(sorted({**settings, **facts}.items()))
+    hidden = {name: shown.pop(name) for name in sorted(HIDDEN)}  # a monitor link does not see them
+    return struct(shown, {"staleSince": TIME, **hidden})
 
 
 ROOM_BODY: Final = body_of(

@@ -12,7 +12,7 @@ _BY_STATUS: Final = {
     403: "blocked_by_protection cross_site csrf_required edge_required insufficient_role origin_not_allowed",
     404: "no_room no_ticket not_found not_inline_host notify_disabled",
     405: "method_not_allowed",
-    409: "room_bypassed room_scheduled stale_room",
+    409: "ambiguous_ref previous_generation room_bypassed room_scheduled stale_room",
     413: "body_too_large",
     429: "prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",
     500: "internal_error",

@@ -11,6 +11,7 @@ import pytest
 from app.infrastructure.drain import Drainer
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.journal import Journal
 from app.infrastructure.keys import ack_channel, poke_channel
 from app.infrastructure.lua_loader import LuaLoader
@@ -21,6 +22,7 @@ from app.infrastructure.valkey import Listener, Valkey
 from app.services.commit import CommitWaiter
 from app.services.line import LineService
 from app.services.rooms import RoomService
+from app.services.tickets import TicketLookup
 from tests.admin.callers import TARGET, Caller, Callers, fresh_id
 from tests.harness import Server
 from workers.drainer import RoomList
@@ -38,7 +40,13 @@ class Process:
         self.rooms = RoomDirectory(postgres=postgres, live=self.engine, valkey=valkey, prefix=prefix, resync_ms=500)
         self.commits = CommitWaiter(valkey=valkey, prefix=prefix, jobs=self.jobs)
         self.service = RoomService(engine=self.engine, rooms=self.rooms, commits=self.commits)
-        self.line = LineService(service=self.service, engine=self.engine, rooms=self.rooms, commits=self.commits)
+        self.line = LineService(
+            service=self.service,
+            engine=self.engine,
+            rooms=self.rooms,
+            commits=self.commits,
+            tickets=TicketLookup(rooms=self.rooms, engine=EngineLookup(prefix, loader)),
+        )
 
     async def start(self) -> Process:
         await self.commits.start()

@@ -386,7 +386,12 @@ async def test_it_ejects_no_ticket_on_a_guess(process: Process, ticket: Any) -> 
     with pytest.raises(BadRequest) as caught:
         await process.line.eject("shop", {} if ticket is None else {"ticket": ticket}, actor=ACTOR)
     assert caught.value.code == "invalid_ticket"
-    for body, code in (({"ref": "K7Q2MX"}, "not_in_this_build"), ({"tickets": 1}, "unknown_field")):
+    for body, code in (
+        ({"ref": "K7Q2M"}, "invalid_ref"),
+        ({"ref": 5}, "invalid_ref"),
+        ({"ref": "K7Q2MX", "ticket": 1}, "invalid_ticket"),
+        ({"tickets": 1}, "unknown_field"),
+    ):
         with pytest.raises(BadRequest) as caught:
             await process.line.eject("shop", body, actor=ACTOR)
         assert caught.value.code == code

@@ -158,3 +158,17 @@ def test_it_names_every_unknown_field() -> None:
         "fields": ["a", "c"],
     }
     refuse_unknown({"b": 2}, {"b"})
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_it_reads_numbers_that_are_none_for_a_caller_that_names_their_field(text: str) -> None:
+    body = b'{"rate": %b}' % text.encode()
+
+    (value,) = parse_object(body, constants_ok=True).values()
+    assert str(value).lower() in ("nan", "inf", "-inf")
+    with pytest.raises(BadJson):
+        parse_object(body)
+    with pytest.raises(BadJson):
+        parse_object(text.encode(), constants_ok=True)
+    with pytest.raises(BadJson):
+        parse_object(b'{"rate": 1e999}', constants_ok=True)

@@ -16,11 +16,10 @@ from app.domain.facts import FactType
 from app.infrastructure.engine_auto import Tuning
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.draws import draw_room
-from app.services.line import LineService
 from tests.engine.world import World
 from tests.journal.house import House, until
 from tests.visitor.site import Answer, Browser, Site
-from tests.visitor.test_outage import operator
+from tests.visitor.test_outage import line_of, operator
 
 SHOP = RoomId("shop")
 HOUR_MS = 3_600_000
@@ -32,7 +31,7 @@ class Undrained:
     def __init__(self, house: House, site: Site) -> None:
         self.house, self.site = house, site
         self.rooms = operator(house)
-        self.line = LineService(service=self.rooms, engine=house.admin, rooms=self.rooms._rooms, commits=house.commits)
+        self.line = line_of(house, self.rooms)
 
     async def stored(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The outcome of ``work`` while commits work."""

@@ -12,12 +12,14 @@ from app.core.ids import RoomId
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Valkey
 from app.services.line import LineService
 from app.services.rooms import NotRecorded, RoomService
+from app.services.tickets import TicketLookup
 from tests.journal.house import House, until
 from tests.visitor.site import Browser, Site
 from tests.visitor.test_check import PAGE
@@ -32,6 +34,17 @@ def operator(house: House) -> RoomService:
         postgres=house.postgres, live=house.admin, valkey=house.valkey, prefix=house.prefix, resync_ms=60_000
     )
     return RoomService(engine=house.admin, rooms=rooms, commits=house.commits)
+
+
+def line_of(house: House, service: RoomService) -> LineService:
+    """Their lines."""
+    return LineService(
+        service=service,
+        engine=house.admin,
+        rooms=service._rooms,
+        commits=house.commits,
+        tickets=TicketLookup(rooms=service._rooms, engine=EngineLookup(house.prefix, LuaLoader(house.valkey))),
+    )
 
 
 async def asked(browser: Browser, token: str) -> list[Any]:
@@ -93,7 +106,7 @@ async def test_every_act_of_an_operator_is_answered_503(house: House, how: str) 
     await house.create("shop")
     await house.drain("shop")
     service = operator(house)
-    line = LineService(service=service, engine=house.admin, rooms=service._rooms, commits=house.commits)
+    line = line_of(house, service)
     assert (await service.view("shop")).figures is not None
     if how == "missing":
         await house.lose_everything()

@@ -1,13 +1,13 @@
 -- Purpose: Takes a ticket out, whatever its state, and forgets its times (ENG-191, ENG-192).
 -- Keys: header
--- Args: ticket · actor (text)
+-- Args: ticket · actor (text) · gen (0 = any)
 -- Returns: code, state before (0 = never issued, or not told yet), seq to wait for, epoch
--- Errors: NOHEADER, NOROOM, FENCED
+-- Errors: NOHEADER, NOROOM, STALE, FENCED
 -- Facts: ejected, unless it was ejected already
 -- Cost: O(1)
 
 qm.fn("eject", { "allow-oom" }, function(keys, args)
-  local R, code = qm.room_enter(keys[1], 0, 0)
+  local R, code = qm.room_enter(keys[1], args[3], 0)
   if not R then return { code } end
   local n = tonumber(args[1])
   local rec = n >= 1 and n <= R.h.last_ticket and not qm.is_secret(R, n) and qm.ticket_get(R, n)

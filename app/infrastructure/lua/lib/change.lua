@@ -2,10 +2,14 @@
 -- they stand in the configuration hash beside the salt, and a fold makes them again (domain/fold.py):
 -- mark_rate, mark_rate_at: the last rate that a person set and when (wall ms; 0 = with the room) · mark_switch,
 -- mark_switch_at: the last switch by threshold and when · mark_own: there while the queue is open by such a switch ·
--- mark_leader: highest epoch of a leader that has decided about the room.
+-- mark_leader: highest epoch of a leader that has decided about the room · mark_last: the last change of state or rate,
+-- for people (domain/fold_marks.py says what is in it).
 
-local call, format, concat, tonumber_
-qm.bind(function() call, format, concat, tonumber_ = redis.call, string.format, table.concat, tonumber end)
+local call, format, concat, tonumber_, find, sub
+qm.bind(function()
+  call, format, concat, tonumber_ = redis.call, string.format, table.concat, tonumber
+  find, sub = string.find, string.sub
+end)
 
 local BY_HAND = { ['"autotune"'] = false, ['"threshold"'] = false }
 
@@ -30,6 +34,27 @@ local function mark(R, changed, why)
     elseif field[1] == "state" then
       mark_switch(R, tonumber_(field[2]))
     end
+  end
+end
+
+-- The name in `actor`: a JSON string, behind which further members may stand. A quote within it is never bare.
+local function name_of(actor)
+  local at = find(actor, '","by":', 1, true)
+  return at and sub(actor, 1, at) or actor
+end
+
+local function mark_last(R, changed, state, rate, actor, why)
+  local kind, from, to
+  for _, field in ipairs(changed) do
+    if field[1] == "state" then
+      kind, from, to = "state", state, field[2]
+    elseif field[1] == "rate_per_minute" and not kind then
+      kind, from, to = "rate", rate, field[2]
+    end
+  end
+  if kind then
+    call("HSET", R.p .. "cfg", "mark_last", format('{"at":%.0f,"by":%s,"auto":%s,"kind":"%s","from":%.0f,"to":%s}',
+      R.h.wall, name_of(actor), BY_HAND[why] == nil and "false" or "true", kind, from, to))
   end
 end
 
@@ -63,7 +88,8 @@ function qm.room_change(R, changed, light, actor, why, figures)
   local h = R.h
   qm.accrue(h) -- what was earned so far was earned at the old rate
   if h.credit > 1 then h.credit = 1 end
-  local state, ttl, longest, presence, bound = h.state, h.session_ttl, h.session_max, h.presence, h.session_ip_cap
+  local state, rate, bound = h.state, h.rate, h.session_ip_cap
+  local ttl, longest, presence = h.session_ttl, h.session_max, h.presence
   qm.config_to_header(h, changed)
   qm.hour_state(R, state)
   if h.session_ttl < ttl or h.session_max < longest or h.presence < presence then h.rescore = 1 end
@@ -73,6 +99,7 @@ function qm.room_change(R, changed, light, actor, why, figures)
     if field[1] == "rules" then qm.tallies_trim(R, field[2]) end
   end
   mark(R, changed, why)
+  mark_last(R, changed, state, rate, actor, why)
   if not light then h.cfg_ver = h.cfg_ver + 1 end
   h.updated_at = h.wall
   local opens_at = qm.opening_in(changed)
