@@ -29,7 +29,7 @@ async def test_it_reports_every_figure_of_one_moment(world: World) -> None:
     for browser in browsers[:3]:
         await world.status(browser)
     await world.advance(121)
-    await world.tick(1)
+    await world.tick(3)
     await world.join(Browser())
     await world.joined(2)
     await world.leave(browsers[8])
