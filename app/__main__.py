@@ -31,10 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "docs":
+        from app.core import metrics_docs
         from app.core.settings_docs import write_documents
         from app.infrastructure.lua_docs import write_page
 
-        return max(write_documents(check=chosen.check), write_page(check=chosen.check))
+        pages = (write_documents, write_page, metrics_docs.write_page)
+        return max([write(check=chosen.check) for write in pages])
     from app.core.settings_rules import load
 
     if chosen.command == "serve":

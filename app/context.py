@@ -21,6 +21,7 @@ from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.page_files import PageFiles
 from app.infrastructure.postgres import Postgres
@@ -41,6 +42,7 @@ from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
+from app.services.metrics import MetricsPage
 from app.services.notes import Notes
 from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
@@ -59,6 +61,7 @@ class AppContext:
 
     runtime: Runtime
     settings: Settings
+    book: MetricBook
     limiter: RateLimiter
     valkey: Valkey
     postgres: Postgres
@@ -73,6 +76,7 @@ class AppContext:
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
+    metrics: MetricsPage
     edge_watch: EdgeWatch
     connections: ConnectionCap
     live: LiveFeed
@@ -91,13 +95,14 @@ class AppContext:
         closing = AsyncExitStack()
         limiter = RateLimiter.attach(runtime.rate_table_name, web_worker_index())
         closing.callback(limiter.close)
+        book = MetricBook.attach(runtime.metrics_name, web_worker_index())
         valkey = await Valkey.connect(runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms)
         closing.push_async_callback(valkey.close)
         postgres = Postgres(
             runtime.database_url, max_size=runtime.pg_share, statement_timeout_ms=settings.pg_statement_timeout_ms
         )
         closing.push_async_callback(postgres.close)
-        self = cls._wire(runtime, limiter, valkey, postgres, closing)
+        self = cls._wire(runtime, book, limiter, valkey, postgres, closing)
         for part in (self.commits, self.rooms):
             await part.start()
             closing.push_async_callback(part.stop)
@@ -120,7 +125,13 @@ class AppContext:
 
     @classmethod
     def _wire(
-        cls, runtime: Runtime, limiter: RateLimiter, valkey: Valkey, postgres: Postgres, closing: AsyncExitStack
+        cls,
+        runtime: Runtime,
+        book: MetricBook,
+        limiter: RateLimiter,
+        valkey: Valkey,
+        postgres: Postgres,
+        closing: AsyncExitStack,
     ) -> AppContext:
         settings = runtime.settings
         prefix, admin_key = settings.valkey_prefix, settings.admin_key
@@ -145,7 +156,7 @@ class AppContext:
         sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
         many_refused = ManyRefused(RefusedTokens(valkey, prefix))
         closing.push_async_callback(many_refused.stop)
-        counts = VisitorCounts(many_refused)
+        counts = VisitorCounts(many_refused, book)
         fleet = FleetCounts(counts, CounterBoard(valkey, prefix, _run_of(runtime), web_worker_index()))
         visitor = VisitorServices.build(
             settings=settings,
@@ -179,6 +190,7 @@ class AppContext:
         return cls(
             runtime=runtime,
             settings=settings,
+            book=book,
             limiter=limiter,
             valkey=valkey,
             postgres=postgres,
@@ -189,7 +201,12 @@ class AppContext:
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
             line_service=LineService(
-                service=room_service, engine=engine_admin, rooms=rooms, commits=commits, tickets=tickets
+                service=room_service,
+                engine=engine_admin,
+                rooms=rooms,
+                commits=commits,
+                tickets=tickets,
+                book=book,
             ),
             tickets=tickets,
             sessions=sessions,
@@ -200,9 +217,17 @@ class AppContext:
                 lockout=lockout,
             ),
             admin_health=health,
+            metrics=MetricsPage(
+                runtime=runtime,
+                book=book,
+                limiter=limiter,
+                connections=connections,
+                views=room_service.views,
+                room_count=lambda: len(rooms.all()),
+            ),
             edge_watch=edge_watch,
             connections=connections,
-            live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers),
+            live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers, book=book),
             assets=assets,
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),

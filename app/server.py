@@ -14,10 +14,12 @@ from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
 from app.domain.hosts import HostPolicy
+from app.services.metrics import RouteSeries
 from app.services.small_pages import SmallPage, SmallPages
-from blueprints import admin, middleware, ops
+from blueprints import admin, metrics, middleware, ops
 from blueprints.admin import console
 from blueprints.edge.crowd import Crowd
+from blueprints.edge.meter import Meters
 from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
 from blueprints.edge.state import EdgeState
@@ -25,7 +27,7 @@ from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
 from blueprints.ops import Health
 from blueprints.visitor import assets, events, hot, leave, notify, openapi, pages, snippet, verify
 
-BLUEPRINTS = (ops.bp, openapi.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
+BLUEPRINTS = (ops.bp, metrics.bp, openapi.bp, snippet.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp)
 HOT_ROUTES = (hot.routes, leave.routes, notify.routes, verify.routes)
 """Tables of the routes that are served at protocol level."""
 
@@ -67,6 +69,7 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     edge: EdgeState = app.ctx.edge
     edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
     edge.crowd = Crowd(qm.connections)
+    edge.meters = Meters(RouteSeries(qm.book))
     for routes in HOT_ROUTES:
         app.ctx.hot.extend(routes(qm))
 

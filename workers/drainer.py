@@ -30,6 +30,7 @@ async def run(background: Background) -> None:
         ask_rebuild=RebuildRequests(lambda text: valkey.execute("PUBLISH", control_channel(prefix), text)).ask,
         rooms=RoomList(valkey, prefix, journal).read,
         lease=DrainLeases(valkey, prefix, background.runtime.instance_id).hold if shared else None,
+        book=background.book,
     )
 
     async def resync() -> None:

@@ -12,7 +12,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -23,6 +23,7 @@ from app.core import log as logging_setup
 from app.core.parent_death import die_with
 from app.core.runtime import Runtime
 from app.core.settings import Settings
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.valkey import Valkey
 
@@ -47,6 +48,8 @@ class Background:
     """Set when main asks for the end; ``run`` then finishes what it holds and returns."""
     ready: Callable[[], None]
     """To be called once the process does its work; ``listening`` waits for it."""
+    book: MetricBook = field(default_factory=MetricBook.alone)
+    """Where this process counts."""
 
     @property
     def settings(self) -> Settings:
@@ -89,7 +92,14 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> None:
     )
     module = importlib.import_module(f"workers.{name}")
     try:
-        await module.run(Background(runtime, valkey, postgres, stop, ready))
+        await module.run(Background(runtime, valkey, postgres, stop, ready, _book(name, runtime)))
     finally:
         await postgres.close()
         await valkey.close()
+
+
+def _book(name: str, runtime: Runtime) -> MetricBook:
+    """The areas of the background processes follow those of the web workers."""
+    if not runtime.metrics_name:
+        return MetricBook.alone()
+    return MetricBook.attach(runtime.metrics_name, runtime.settings.workers + BACKGROUND.index(name))

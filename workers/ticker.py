@@ -14,12 +14,14 @@ import structlog
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.core.metrics import PASSES
 from app.domain.layout import Phase
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_results import TickAnswer
 from app.infrastructure.keys import control_channel, rooms_key
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.metric_book import MetricBook
 from workers.loop import PushedBack
 from workers.runner import Background
 
@@ -44,7 +46,7 @@ async def run(background: Background) -> None:
     async def rooms() -> list[RoomId]:
         return [RoomId(name.decode()) for name in await valkey.execute("SMEMBERS", rooms_key(prefix))]
 
-    ticker = Ticker(jobs.tick_many, is_stopping=background.stop.is_set)
+    ticker = Ticker(jobs.tick_many, is_stopping=background.stop.is_set, book=background.book)
     background.ready()
     while not background.stop.is_set():
         began = mono()
@@ -67,7 +69,9 @@ class Ticker:
     ms), None without one. Both as of the last turn.
     """
 
-    def __init__(self, tick_many: TickMany, *, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, tick_many: TickMany, *, is_stopping: Callable[[], bool], book: MetricBook | None = None) -> None:
+        """``book``: where passes are counted."""
+        self._book = book or MetricBook.alone()
         self._tick_many = tick_many
         self._is_stopping = is_stopping
         self.drawing: set[RoomId] = set()
@@ -108,6 +112,8 @@ class Ticker:
         if isinstance(answer, TickAnswer):
             self._pushed_back.note_success(room)
             self._note_doors(room, answer)
+            if passes := answer.promoted + answer.skipped:
+                self._book.add(PASSES, room, number=passes)
             return answer.again
         if not isinstance(answer, RoomGone | RoomFenced):  # those two have their own way back
             pause = self._pushed_back.note_failure(room)

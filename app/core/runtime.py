@@ -72,6 +72,8 @@ class Runtime:
     """Set at the first step of an orderly stop: the instance is not ready from then on (CFG-192)."""
     leads_until: Moment = field(default_factory=Moment)
     """Until when this instance holds the leader's lease; written by process jobs."""
+    metrics_name: str = ""
+    """Name of the shared memory of the instance's metrics; "" = this process keeps its own."""
     pg_share: int = 1
     """Most Postgres connections one web worker may hold; the instance's total is PG_POOL_MAX."""
 

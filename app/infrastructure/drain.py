@@ -15,11 +15,13 @@ from typing import Any, Final, Protocol
 import structlog
 import ujson
 
-from app.core.clock import mono
+from app.core import metrics
+from app.core.clock import mono, wall_ms
 from app.core.errors import QmError, StorageUnavailable
 from app.core.ids import RoomId
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
-from app.infrastructure.journal import Appended, Batch, Journal, Outcome
+from app.infrastructure.journal import Appended, Batch, Journal, Outcome, recorded_at
+from app.infrastructure.metric_book import MetricBook
 
 MAX_ROOMS: Final = 500
 """Rooms in one commit."""
@@ -80,7 +82,10 @@ class Drainer:
         ask_rebuild: Callable[[RoomId], Awaitable[None]],
         rooms: Callable[[], Awaitable[Iterable[RoomId]]],
         lease: Callable[[Sequence[RoomId]], Awaitable[set[RoomId]]] | None = None,
+        book: MetricBook | None = None,
     ) -> None:
+        """``book``: where commits are counted, and how they went is left for the other processes."""
+        self._book = book or MetricBook.alone()
         self._outboxes = outboxes
         self._journal = journal
         self._publish = publish
@@ -185,11 +190,15 @@ class Drainer:
         return None
 
     async def _commit(self, batches: list[Batch]) -> None:
+        began = mono()
         try:
             answers = await self._journal.append(batches)
         except StorageUnavailable as error:
+            self._book.put(metrics.OLDEST_AT, min(recorded_at(batch.elements[0]) for batch in batches))
             await self._failed(error)
             raise
+        self._book.add(metrics.COMMITS)
+        self._book.observe(metrics.COMMIT_SECONDS, mono() - began)
         acks = []
         for answer in answers:
             if answer.outcome in (Outcome.STORED, Outcome.REPLAYED):
@@ -224,7 +233,9 @@ class Drainer:
         state.pause = min(state.pause * 2, PUSH_BACK_SEC[1])
 
     async def _succeeded(self, acks: list[list[Any]]) -> None:
+        note_commit(self._book)
         if self._failing_since is not None:
+            self._book.put(metrics.OLDEST_AT, 0)
             log.info("journal_recovered", after_sec=round(mono() - self._failing_since, 1))
             self._failing_since = None
         # Also when it names no room: the first good commit ends the refusals (FLT-080).
@@ -232,6 +243,7 @@ class Drainer:
 
     async def _failed(self, error: QmError) -> None:
         now = mono()
+        note_failure(self._book, error)
         if self._failing_since is None:
             self._failing_since = now
             log.warning("journal_commit_failed", reason=repr(error.__cause__ or error))
@@ -242,7 +254,7 @@ class Drainer:
     async def _probe(self) -> None:
         """Commits failed, and no fact is left to try them with: ask Postgres itself."""
         try:
-            await self._journal.room_ids()
+            await self._journal.probe()
         except StorageUnavailable as error:
             await self._failed(error)
             raise
@@ -272,3 +284,18 @@ async def _first_of(seconds: float, *events: asyncio.Event) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def note_commit(book: MetricBook) -> None:
+    """The journal took a commit or a probe: for every process of the instance to know (OBS-023)."""
+    book.put(metrics.LAST_COMMIT_MS, int(mono() * 1000))
+    book.put(metrics.LAST_COMMIT_AT, wall_ms())
+
+
+def note_failure(book: MetricBook, error: BaseException) -> None:
+    """A commit or a probe of the journal failed."""
+    book.add(metrics.WRITE_ERRORS)
+    book.put(metrics.LAST_ERROR_MS, int(mono() * 1000))
+    book.put(metrics.LAST_ERROR_AT, wall_ms())
+    cause = error.__cause__ or error
+    book.write_text("storage_error", f"{type(cause).__name__}: {cause}".strip(": "))

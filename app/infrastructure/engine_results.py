@@ -192,7 +192,10 @@ class VisitorView(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """``reason`` says why an earlier ticket was not continued (NEW for a plain newcomer, NONE for EXISTING)."""
+    """``reason`` says why an earlier ticket was not continued (NEW for a plain newcomer, NONE for EXISTING).
+
+    With LINE_FULL ``seq`` is not 0 when it is the live store that is short of memory.
+    """
 
     code: JoinCode
     reason: Reason

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 import ujson
 
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.facts import HEAD, FactType, UnknownFact, decode_body
 from app.domain.notes import is_noted
@@ -93,6 +94,15 @@ def outbox_to_row(element: bytes) -> tuple[int, int, int, bytes | None, bytes]:
     return kind, lv, at, None, body
 
 
+def recorded_at(element: bytes) -> int:
+    """Recorded time of an outbox element, epoch ms; 0 when it has no readable head."""
+    return int(HEAD.unpack_from(element)[2]) if len(element) >= HEAD.size else 0
+
+
+class Undone(Exception):
+    """Ends the transaction of a probe."""
+
+
 class Journal:
     """Appends and reads. Every method raises StorageUnavailable when Postgres cannot be reached."""
 
@@ -114,6 +124,17 @@ class Journal:
         if rest:
             done.update({answer.batch.room: answer for answer in await self._explain(rest)})
         return [done[batch.room] for batch in batches]
+
+    async def probe(self) -> None:
+        """Do what a commit does with one row, and take it back (OBS-024). Raises StorageUnavailable."""
+        try:
+            async with self._postgres.acquire() as link, link.transaction():
+                await link.execute(QUERIES["journal_probe"])
+                raise Undone
+        except Undone:
+            return
+        except asyncpg.PostgresError as error:
+            raise StorageUnavailable from error
 
     async def heads(self, rooms: Iterable[tuple[RoomId, int]]) -> dict[tuple[RoomId, int], Head]:
         """Heads of the rooms and generations named; missing ones are left out."""

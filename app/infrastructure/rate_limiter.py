@@ -33,6 +33,7 @@ from app.infrastructure.rate_table import (
     GROUPS,
     KEYS_BYTES,
     LISTS,
+    REFUSED,
     TRACES,
     Place,
     RateMemory,
@@ -109,8 +110,13 @@ class RateLimiter:
         if limit <= 0:
             return UNLIMITED
         table = self._budgets[group]
-        if len(key) != 8:
-            return table.take(self._place(key), limit)
+        budget = table.take(self._place(key), limit) if len(key) != 8 else self._take_wide(table, key, limit)
+        if not budget.allowed:
+            self.counters.add(REFUSED + group)
+        return budget
+
+    def _take_wide(self, table: _Budgets, key: bytes, limit: int) -> Budget:
+        """``take`` of an IPv6 /64, whose /48 is counted as well."""
         wide = self._place(key[:6])
         outer = table.take(wide, _wide_limit(limit))
         if not outer.allowed:

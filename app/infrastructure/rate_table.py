@@ -33,7 +33,12 @@ GROUPS: Final = (
 GAUGES: Final = ("sse", "connections", "surplus", "exempt")
 """Counts of things that are open now, or marked until the instance ends, per key and in all."""
 
-COUNTERS: Final = ("edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at")
+REFUSED: Final = "refused_"
+"""What the names of counters of refused requests begin with; that of a budget follows."""
+COUNTERS: Final = (
+    "edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at", "auth_failures",
+    *(REFUSED + group for group in GROUPS),
+)  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""
 
 LISTS: Final = ("undeclared", "short_chain")

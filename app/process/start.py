@@ -29,6 +29,7 @@ from app.core.secret import Secret
 from app.core.settings import ConfigWarning, Loaded, Refused, Settings
 from app.core.version import VERSION
 from app.infrastructure.embedded import EmbeddedError, PrivateStores
+from app.infrastructure.metric_book import MetricMemory
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.store_binaries import NoBinaries
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
@@ -39,7 +40,7 @@ from app.process.schema import bring_up_schema
 from app.process.state_table import StateTable, TableMaker
 from app.process.stop import StopEarly, StopWish
 from app.process.web import build_app, worker_app
-from workers.runner import PG_CONNECTIONS
+from workers.runner import BACKGROUND, PG_CONNECTIONS
 
 log = structlog.get_logger(__name__)
 
@@ -96,12 +97,15 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
     settings, states, key_warnings = with_keys(settings, data_dir)
     table = RateLimiter.create(workers=settings.workers, max_keys=settings.rate_limit_max_keys)
     held.callback(table.close)
+    metrics = MetricMemory.create(settings.workers + len(BACKGROUND))
+    held.callback(metrics.close)
     runtime = Runtime(
         settings=settings,
         valkey_url=valkey_url,
         database_url=database_url,
         instance_id=settings.instance_id,
         rate_table_name=table.name,
+        metrics_name=metrics.name,
         started_at=wall_ms(),
         main_pid=os.getpid(),
         is_private=stores is not None,

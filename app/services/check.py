@@ -117,6 +117,7 @@ class CheckService:
             await self._commit(room, answer)
         cookies: list[bytes] = []
         if answer.verdict is Verdict.ADMITTED:
+            self._counts.admitted(room.id)
             cookies.append(room.cookies.door(door, visitor.client.scheme))
         token = ""
         if answer.ticket and self._issuer.is_due(identity, now_ms):

@@ -18,7 +18,7 @@ from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
-from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, VisitorView
+from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, ViewState, VisitorView
 from app.services.commit import CommitWaiter, committed_or_undone
 from app.services.protection import Asker, Assessment, Protection
 from app.services.visitor import REASONS, needs_location, state_json
@@ -115,6 +115,8 @@ class JoinService:
         answer = await self._engine.join(room.room, item)
         if assessed is not None:
             self._protection.note(room, visitor, assessed, answer)
+        if answer.code is JoinCode.LINE_FULL:
+            self._counts.join_refused(room.id, is_memory=answer.seq != 0)
         view = _given(room, answer, assessed)
         destination = self._destination(room, return_url)
         if answer.code is JoinCode.BYPASS:
@@ -123,6 +125,7 @@ class JoinService:
         await self._commit(room.room.id, answer, view)
         place = place_of(answer.generation, view)
         if answer.code is JoinCode.CREATED:
+            self._counts.joined(room.id, is_passed=view.state is ViewState.PASSED)
             issued = self._issuer.issue(room, visitor, place, session)
         else:
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from app.core import metrics
 from app.core.clock import wall_ms
 from app.core.errors import BadRequest, InvalidField, NoRoom, NoTicket, QmError
 from app.core.ids import RoomId, Ticket
@@ -17,6 +18,7 @@ from app.domain.room_fields import BY_NAME, parse_patch
 from app.infrastructure.engine_admin import EjectCode, EngineAdmin, LineAnswer, LineCode
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import TicketState
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
 from app.services.rooms import CommitsFail, NotRecorded, RoomService, Saved
@@ -52,12 +54,15 @@ class LineService:
         rooms: RoomDirectory,
         commits: CommitWaiter,
         tickets: TicketLookup,
+        book: MetricBook | None = None,
     ) -> None:
+        """``book``: where passes and ejections are counted."""
         self._service = service
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
         self._tickets = tickets
+        self._book = book or MetricBook.alone()
 
     async def pause(self, room_id: str, *, actor: str) -> Saved:
         """Let nobody in from now on; works from every state."""
@@ -94,6 +99,8 @@ class LineService:
         Raises NoRoom, RoomScheduled, RoomBypassed, StorageUnavailable. Repeated, it lets in those who wait then.
         """
         answer = await self._sweep(room_id, lambda room: self._engine.flush(room, actor=actor))
+        if answer.waiting:
+            self._book.add(metrics.PASSES, room_id, number=answer.waiting)
         return answer.waiting
 
     async def purge(self, room_id: str, *, actor: str) -> tuple[int, int]:
@@ -148,6 +155,7 @@ class LineService:
             raise NoTicket
         if not await self._commits.wait(room.id, room.generation, answer.seq):
             raise NotRecorded
+        self._book.add(metrics.EJECTIONS, room_id)
         return ticket, _was(answer.was)
 
 

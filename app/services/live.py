@@ -18,8 +18,10 @@ import ujson
 
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
+from app.core.metrics import SSE
 from app.domain.principal import Principal
 from app.domain.roles import Role
+from app.infrastructure.metric_book import MetricBook
 from app.services.admin_health import AdminHealth, Incident
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.room_reduced import reduced_object
@@ -153,8 +155,17 @@ class Stream:
 class LiveFeed:
     """All admin streams of one worker. The reader runs only while somebody looks."""
 
-    def __init__(self, *, rooms: RoomService, health: AdminHealth, sessions: Sessions, workers: int) -> None:
-        """``workers``: web workers of the instance, which share its cap of streams evenly."""
+    def __init__(
+        self,
+        *,
+        rooms: RoomService,
+        health: AdminHealth,
+        sessions: Sessions,
+        workers: int,
+        book: MetricBook | None = None,
+    ) -> None:
+        """``workers``: web workers of the instance, which share its cap of streams evenly. ``book``: shows how many."""
+        self._book = book or MetricBook.alone()
         self._rooms = rooms
         self._health = health
         self._sessions = sessions
@@ -181,6 +192,7 @@ class LiveFeed:
             )
         stream = Stream(principal)
         self._streams.add(stream)
+        self._book.put(SSE, len(self._streams), "admin")
         try:
             frame = await self._newest()
         except BaseException:
@@ -196,6 +208,7 @@ class LiveFeed:
         """Forget a stream that ended, whoever ended it."""
         stream.end()
         self._streams.discard(stream)
+        self._book.put(SSE, len(self._streams), "admin")
 
     def hear_signed_out(self, session_id: str) -> None:
         """Some process signed this session out: refuse it from now on, close its streams at once (ADM-101)."""

@@ -72,6 +72,8 @@ class Lockout:
         commands for a right and a wrong one: a locked address learns nothing (ADM-049), and of failures sent at the
         same instant exactly the allowed number is answered as such.
         """
+        if failed:
+            self._limiter.counters.add("auth_failures")
         if self._limit == 0:
             return
         count, left_ms = await self._count(client.key, failed)

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from app.core import metrics
 from app.core.clock import wall_ms
+from app.core.metrics import Metric
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
+from app.infrastructure.metric_book import MetricBook
 from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
@@ -42,6 +45,20 @@ class Counted(StrEnum):
     """Joins with a score from PROTECTION_WARN_AT on (VIS-193); counted by hour too."""
 
 
+_TOTALS: Final[Mapping[Counted, Metric]] = {
+    Counted.UNKNOWN_ROOM_CHECKS: metrics.UNKNOWN_ROOMS,
+    Counted.BLOCKED_RETURN_URLS: metrics.BLOCKED_RETURN_URLS,
+    Counted.REFUSED_KEY_CHECKS: metrics.REFUSED_KEYS_ALL,
+    Counted.RATE_LIMITED_CHECKS: metrics.LIMITED_CHECKS_ALL,
+    Counted.REJECTED_TOKENS: metrics.REJECTED_TOKENS_ALL,
+}
+"""Series without a room."""
+_BY_ROOM: Final[Mapping[Counted, Metric]] = {
+    Counted.REFUSED_ORIGIN_CHECKS: metrics.REFUSED_ORIGINS,
+    Counted.REFUSED_KEY_CHECKS: metrics.REFUSED_KEYS,
+    Counted.RATE_LIMITED_CHECKS: metrics.LIMITED_CHECKS,
+    Counted.SHARED_SESSIONS: metrics.SHARED_SESSIONS,
+}
 _HOURLY: Final = frozenset({Counted.WARNED.value, Counted.BLOCKED.value})
 
 
@@ -65,9 +82,10 @@ def rule_field(rule: UrlRule) -> str:
 class VisitorCounts:
     """Counters of one worker process. Rooms are those that exist, so made-up ids grow nothing."""
 
-    def __init__(self, many_refused: ManyRefused | None = None) -> None:
-        """``many_refused`` hears of every refused token."""
+    def __init__(self, many_refused: ManyRefused | None = None, book: MetricBook | None = None) -> None:
+        """``many_refused`` hears of every refused token. ``book``: where the series of ``/metrics`` are kept."""
         self._many_refused = many_refused
+        self.book = book or MetricBook.alone()
         self.totals: Counter[Counted] = Counter()
         self.by_room: Counter[tuple[str, str]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
@@ -89,8 +107,26 @@ class VisitorCounts:
     def count(self, what: Counted, room_id: str | None = None) -> None:
         """One more of ``what``; ``room_id`` of a room that exists."""
         self.totals[what] += 1
+        if (metric := _TOTALS.get(what)) is not None:
+            self.book.add(metric)
         if room_id is not None:
             self.by_room[room_id, what] += 1
+            if (metric := _BY_ROOM.get(what)) is not None:
+                self.book.add(metric, room_id)
+
+    def joined(self, room_id: str, *, is_passed: bool) -> None:
+        """A join gave a new place, ``is_passed``: with a pass at once."""
+        self.book.add(metrics.JOINS, room_id)
+        if is_passed:
+            self.book.add(metrics.PASSES, room_id)
+
+    def join_refused(self, room_id: str, *, is_memory: bool) -> None:
+        """A join was refused for want of room: in the line, or in the live store."""
+        self.book.add(metrics.JOINS_REFUSED, room_id, "memory" if is_memory else "line_max")
+
+    def admitted(self, room_id: str) -> None:
+        """A session began."""
+        self.book.add(metrics.ADMISSIONS, room_id)
 
     def rule_hit(self, key: RuleKey, now_ms: int) -> None:
         """A check was decided by a rule."""
@@ -124,6 +160,7 @@ class VisitorCounts:
     def protection(self, room_id: str, outcomes: Iterable[str], signals: Iterable[str], *, is_scored: bool) -> None:
         """A newcomer of ``room_id`` was judged by bot protection."""
         names = [*outcomes, "scored"] if is_scored else list(outcomes)
+        self.book.add(metrics.PROTECTION, room_id, _decision(names))
         for name in names:
             self.protected[name] += 1
             # Two of them stand in the hours of the room under names of their own (Counted).
@@ -136,5 +173,14 @@ class VisitorCounts:
         """A visitor token of ``room_id`` was refused (ENG-093)."""
         self.count(Counted.REJECTED_TOKENS, room_id)
         self.rejected_tokens[cause] += 1
+        self.book.add(metrics.REJECTED_TOKENS, room_id, cause.value)
         if self._many_refused is not None:
             self._many_refused.note(room_id, cause)
+
+
+def _decision(names: Iterable[str]) -> str:
+    """What was decided about a newcomer: a score that would block in another mode is a warning here."""
+    found = set(names)
+    if "blocked" in found:
+        return "block"
+    return "warn" if found & {"warned", "wouldBlock"} else "ok"

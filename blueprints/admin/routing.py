@@ -112,6 +112,7 @@ class Router:
             raise MethodNotAllowed(headers={"Allow": "DELETE, GET, HEAD, POST"})
         found = self._find(request.path)
         route, args = found.get(_method(request), (None, ()))
+        request.ctx.route = "other" if route is None else f"{PREFIXES[0]}/{route.path}".rstrip("/")
         if route is not None and route.open_handler is not None:
             return await route.open_handler(request, qm)
         query = query_of(request)

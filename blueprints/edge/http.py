@@ -15,10 +15,12 @@ from sanic.compat import Header
 from sanic.exceptions import RequestCancelled
 from sanic.http import Http, Stage
 
+from app.core.clock import mono
 from app.core.errors import BadRequest, BodyTooLarge
 from app.core.log import REQUEST_ID
 from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Head, head_end, parse_head
+from blueprints.edge.meter import OTHER
 from blueprints.edge.reply import render
 from blueprints.errors import error_reply
 
@@ -148,6 +150,7 @@ class EdgeHttp(Http):
         request.ctx.client = client
         request.ctx.request_id = protocol.edge.ids.next()
         request.ctx.budget = None
+        request.ctx.began = mono()
         REQUEST_ID.set(request.ctx.request_id)
         protocol.request_class._current.set(request)
         self.stage = Stage.HANDLER
@@ -282,6 +285,8 @@ class EdgeHttp(Http):
             path=head.path.decode("latin-1") if head is not None else "",
             page=protocol.edge.error_page,
         )
+        if protocol.edge.meters is not None:
+            protocol.edge.meters.of(OTHER).note(reply.status, mono())
         self.stage = Stage.IDLE
         if not protocol.transport.is_closing():
             answer = render(reply, request_id=request_id, keep_alive=False, head_only=bool(self.head_only), budget=None)

@@ -203,9 +203,13 @@ class EdgeProtocol(Deadlines):
         """Bytes of the answer to a hot request, and whether the connection goes on after it."""
         is_kept = is_kept and not self.is_stopping
         self.edge.requests += 1
+        meters = self.edge.meters
         if reply is not None:
             try:
-                return self._rendered(request, reply, is_kept), is_kept
+                answer = self._rendered(request, reply, is_kept)
+                if meters is not None:
+                    meters.of(request.path).note(reply.status, request.began)
+                return answer, is_kept
             except Exception as failure:  # a reply of the wrong types is the handler's fault
                 error = failure
         budget = request.budget
@@ -217,6 +221,8 @@ class EdgeProtocol(Deadlines):
             page=self.edge.error_page,
             drop_limits=budget is not None and not budget.allowed,
         )
+        if meters is not None:
+            meters.of(request.path).note(reply.status, request.began)
         return self._rendered(request, reply, is_kept), is_kept
 
     def _rendered(self, request: HotRequest, reply: HotReply, is_kept: bool) -> bytes:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from app.core.clock import mono
 from app.core.jsonbody import parse_object
 from app.domain.budget import Budget
 from blueprints.edge.reading import Reading
@@ -25,6 +26,7 @@ class HotRequest:
 
     __slots__ = (
         "_query",
+        "began",
         "body",
         "budget",
         "client",
@@ -59,6 +61,8 @@ class HotRequest:
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
         self._query: Mapping[str, str] | None = None
+        self.began = mono()
+        """When it was whole, in seconds of ``clock.mono``."""
 
     @property
     def host(self) -> str:

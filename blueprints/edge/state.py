@@ -12,6 +12,7 @@ from app.domain.hosts import HostPolicy
 from blueprints.edge.crowd import Crowd
 from blueprints.edge.gate import Gate
 from blueprints.edge.hot import HotTable
+from blueprints.edge.meter import Meters
 from blueprints.edge.reading import Readings
 from blueprints.edge.request_id import RequestIds
 from blueprints.errors import ErrorPageHook
@@ -30,6 +31,8 @@ class EdgeState:
     gate: Gate = field(default_factory=lambda: Gate(HostPolicy()))
     crowd: Crowd | None = None
     """Connections counted against the cap; None until the worker's context is open."""
+    meters: Meters | None = None
+    """Counts answers by route; None until the worker's context is open."""
     error_page: ErrorPageHook | None = None
     stopping: Callable[[], bool] = lambda: False
     """Tells whether a stop has begun: every answer from then on says ``Connection: close`` (CFG-193)."""

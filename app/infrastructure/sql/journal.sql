@@ -126,3 +126,9 @@ SELECT pg_try_advisory_lock(hashtextextended('qm:rebuild:' || current_schema() |
 -- name: journal_rebuild_unlock
 -- The rebuild of this room is over.
 SELECT pg_advisory_unlock(hashtextextended('qm:rebuild:' || current_schema() || ':' || $1::text, 0));
+
+-- name: journal_probe
+-- A row like that of a fact, of a room that cannot exist; the caller takes it back. Its number is the connection's own,
+-- so that two probes never wait for each other.
+INSERT INTO events (room, gen, seq, type, lv, at, ip, body)
+VALUES ('', 0, pg_backend_pid(), 0, 0, 0, NULL, '');

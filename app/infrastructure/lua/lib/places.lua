@@ -82,7 +82,7 @@ function qm.line_full(R, reason, line_max)
     R.is_full = true
     call("SET", R.p .. "full", line_max > 0 and "line" or "memory", "PX", 60000)
   end
-  return pack("<BBxxI4", qm.JOIN.LINE_FULL, reason, 0) .. qm.view_gone(reason)
+  return pack("<BBxxI4", qm.JOIN.LINE_FULL, reason, line_max > 0 and 0 or 1) .. qm.view_gone(reason)
 end
 
 -- Overwrites the bytes of place p's record from offset `at` on.

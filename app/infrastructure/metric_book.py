@@ -1,0 +1,268 @@
+"""The numbers of one instance, in memory that all its processes share: counters, gauges, histograms, facts.
+
+Main makes the memory. Each process has an area of its own in it, which it alone writes; a reader adds up all areas. No
+lock is ever taken, and what a killed process had counted stays, so that a counter never falls while the instance lives
+(OBS-053, OBS-054). An area is a list of entries that only grows: 16 words of values and the key they belong to.
+
+Not here: which series there are (core/metrics.py), the text of ``/metrics`` (services/metrics.py).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import tempfile
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from app.core.clock import mono
+from app.core.metrics import BOUNDS_SEC, FACTS, METRICS, Kind, Metric
+
+ENTRIES: Final = 32_768
+"""Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
+TEXTS: Final = ("storage_error",)
+"""Short texts of a process, by name."""
+_MAGIC: Final = b"QMMETR01"
+_HEAD: Final = struct.Struct("<8sI")
+_PAGE: Final = 4096
+_ENTRY_BYTES: Final = 256
+_ENTRY_WORDS: Final = _ENTRY_BYTES // 8
+_KEY_AT: Final = 120
+_KEY_MAX: Final = _ENTRY_BYTES - _KEY_AT - 2
+_TEXT_BYTES: Final = 1024
+_TEXT_MAX: Final = _TEXT_BYTES - 16
+_AREA: Final = _PAGE + _ENTRY_BYTES * ENTRIES
+_BUCKETS: Final = len(BOUNDS_SEC) + 1
+_WORD: Final = (1 << 64) - 1
+_KNOWN: Final = [*METRICS, *FACTS]
+_NUMBER: Final = {metric.name: number for number, metric in enumerate(_KNOWN)}
+
+Key = tuple[str, tuple[str, ...]]
+"""Name of a series and the values of its labels."""
+
+
+class MetricMemory:
+    """The memory itself, held by main for as long as the instance lives."""
+
+    def __init__(self, name: str, descriptor: int, path: str | None) -> None:
+        """``path`` is the file to remove at the end, where the memory is one."""
+        self.name = name
+        """What processes pass to ``MetricBook.attach``."""
+        self._descriptor = descriptor
+        self._path = path
+
+    @classmethod
+    def create(cls, processes: int, label: str = "qm-metrics") -> MetricMemory:
+        """Sparse memory for ``processes`` areas."""
+        path = None
+        if hasattr(os, "memfd_create"):  # ends with main however that ends
+            descriptor = os.memfd_create(label)
+            name = f"/proc/{os.getpid()}/fd/{descriptor}"
+        else:
+            descriptor, path = tempfile.mkstemp(prefix=f"{label}-")
+            name = path
+        os.ftruncate(descriptor, _PAGE + _AREA * processes)
+        os.pwrite(descriptor, _HEAD.pack(_MAGIC, processes), 0)
+        return cls(name, descriptor, path)
+
+    def close(self) -> None:
+        """Let go of the memory; processes that are attached keep their view. May be called twice."""
+        if self._descriptor < 0:
+            return
+        os.close(self._descriptor)
+        self._descriptor = -1
+        if self._path is not None:
+            os.unlink(self._path)
+
+
+class Tally:
+    """A counter with its place already found, for where every microsecond counts."""
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: memoryview, at: int) -> None:
+        self._words = words
+        self._at = at
+
+    def add(self, number: int = 1) -> None:
+        """Count ``number`` more."""
+        self._words[self._at] += number
+
+
+class Spread:
+    """A histogram with its place already found."""
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: memoryview, at: int) -> None:
+        self._words = words
+        self._at = at
+
+    def note(self, seconds: float) -> None:
+        """Count one duration."""
+        words, at = self._words, self._at
+        words[at + bisect_left(BOUNDS_SEC, seconds)] += 1
+        words[at + _BUCKETS] += int(seconds * 1e6) if seconds > 0 else 0
+
+
+class MetricBook:
+    """One process's hand on the memory. To be used from one thread."""
+
+    def __init__(self, memory: mmap.mmap, area: int, areas: int) -> None:
+        """``area``: number of the area this process writes, of ``areas``; see ``attach``."""
+        self._bytes = memory
+        self._words = memoryview(memory).cast("Q")
+        self._own = area
+        self._keys: list[dict[Key, int]] = [{} for _ in range(areas)]
+        """Of each area: key → number of its entry."""
+        self._places: dict[Key, int] = {}
+        self._spare = self._entry_word(area, ENTRIES - 1)
+        for key, number in self._read_keys(area).items():
+            self._places[key] = at = self._entry_word(area, number)
+            if _KNOWN[_NUMBER[key[0]]].kind is Kind.GAUGE:
+                self._words[at] = 0  # what a predecessor held open died with it
+
+    @classmethod
+    def attach(cls, name: str, area: int) -> MetricBook:
+        """Take over an area of the memory called ``name``: counts of a predecessor are kept, its gauges are zero.
+
+        Raises OSError or ValueError when it is no such memory of this release, or has no such area.
+        """
+        with open(name, "r+b", buffering=0) as file:
+            memory = mmap.mmap(file.fileno(), 0)
+        magic, areas = _HEAD.unpack_from(memory, 0)
+        if magic != _MAGIC:
+            raise ValueError(f"{name} is no memory for metrics of this release")
+        if not 0 <= area < areas:
+            raise ValueError(f"the memory for metrics has no area {area}")
+        return cls(memory, area, areas)
+
+    @classmethod
+    def alone(cls) -> MetricBook:
+        """A book in memory of its own, for a process that shares it with nobody."""
+        return cls(mmap.mmap(-1, _PAGE + _AREA), 0, 1)
+
+    def add(self, metric: Metric, *labels: str, number: int = 1) -> None:
+        """Count ``number`` more of a counter."""
+        self._words[self._place(metric, labels)] += number
+
+    def put(self, metric: Metric, value: int, *labels: str) -> None:
+        """Write this process's share of a gauge, or a fact; a negative number is read back by ``signed``."""
+        self._words[self._place(metric, labels)] = value & _WORD
+
+    def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
+        """Count one duration in a histogram."""
+        self.spread(metric, *labels).note(seconds)
+
+    def tally(self, metric: Metric, *labels: str) -> Tally:
+        """A counter by its place."""
+        return Tally(self._words, self._place(metric, labels))
+
+    def spread(self, metric: Metric, *labels: str) -> Spread:
+        """A histogram by its place."""
+        return Spread(self._words, self._place(metric, labels))
+
+    def total(self, metric: Metric, *labels: str) -> int:
+        """The instance's number: the sum over its processes, 0 when nobody wrote it."""
+        return sum(self._values_of(metric, labels))
+
+    def latest(self, metric: Metric) -> int:
+        """The largest number of any process."""
+        return max(self._values_of(metric, ()), default=0)
+
+    def everything(self) -> dict[Key, list[int]]:
+        """Values of all series and facts: one number, or a histogram's buckets and its sum in µs."""
+        found: dict[Key, list[int]] = {}
+        for area in range(len(self._keys)):
+            for key, number in self._read_keys(area).items():
+                at = self._entry_word(area, number)
+                count = _BUCKETS + 1 if _KNOWN[_NUMBER[key[0]]].kind is Kind.HISTOGRAM else 1
+                values = self._words[at : at + count].tolist()
+                known = found.get(key)
+                found[key] = values if known is None else [a + b for a, b in zip(known, values, strict=True)]
+        return found
+
+    def write_text(self, name: str, text: str) -> None:
+        """Leave a short text for the other processes; what is too long is cut."""
+        raw = text.encode()[:_TEXT_MAX]
+        start = self._text_at(self._own, name)
+        # The version says when it was written, the same clock for all; an odd one means: being written.
+        version = int(mono() * 1000) << 1
+        self._words[start >> 3] = version | 1
+        self._words[(start >> 3) + 1] = len(raw)
+        self._bytes[start + 16 : start + 16 + len(raw)] = raw
+        self._words[start >> 3] = version + 2
+
+    def text(self, name: str) -> str:
+        """The text of the process that wrote one last, "" when nobody did."""
+        newest, found = 0, ""
+        for area in range(len(self._keys)):
+            start = self._text_at(area, name)
+            for _ in range(64):
+                version = self._words[start >> 3]
+                length = self._words[(start >> 3) + 1]
+                raw = self._bytes[start + 16 : start + 16 + min(length, _TEXT_MAX)]
+                if version % 2 == 0 and version == self._words[start >> 3]:
+                    break
+            else:
+                continue
+            if version > newest:
+                newest, found = version, raw.decode("utf-8", "ignore")
+        return found
+
+    def _values_of(self, metric: Metric, labels: tuple[str, ...]) -> Iterator[int]:
+        key = metric.name, labels
+        for area in range(len(self._keys)):
+            number = self._read_keys(area).get(key)
+            if number is not None:
+                yield self._words[self._entry_word(area, number)]
+
+    def _place(self, metric: Metric, labels: tuple[str, ...]) -> int:
+        key = metric.name, labels
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._make(metric, labels)
+        return place
+
+    def _make(self, metric: Metric, labels: tuple[str, ...]) -> int:
+        assert len(labels) == len(metric.labels), metric.name
+        raw = struct.pack("<H", _NUMBER[metric.name] + 1) + "\0".join(labels).encode()
+        count_word = self._area_start(self._own) >> 3
+        number = self._words[count_word]
+        if number >= ENTRIES - 1 or len(raw) > _KEY_MAX:
+            return self._spare
+        at = self._entry_word(self._own, number)
+        start = at * 8 + _KEY_AT
+        self._bytes[start : start + 2] = struct.pack("<H", len(raw))
+        self._bytes[start + 2 : start + 2 + len(raw)] = raw
+        self._words[count_word] = number + 1  # last: a reader sees whole keys only
+        return at
+
+    def _read_keys(self, area: int) -> dict[Key, int]:
+        """Keys of an area and their numbers; those read before are kept, since a key never changes."""
+        keys = self._keys[area]
+        for number in range(len(keys), self._words[self._area_start(area) >> 3]):
+            start = self._entry_word(area, number) * 8 + _KEY_AT
+            (length,) = struct.unpack_from("<H", self._bytes, start)
+            raw = self._bytes[start + 2 : start + 2 + length]
+            metric = _KNOWN[struct.unpack_from("<H", raw)[0] - 1]
+            labels = tuple(raw[2:].decode().split("\0")) if metric.labels else ()
+            keys[metric.name, labels] = number
+        return keys
+
+    @staticmethod
+    def _area_start(area: int) -> int:
+        return _PAGE + _AREA * area
+
+    def _entry_word(self, area: int, number: int) -> int:
+        return (self._area_start(area) + _PAGE >> 3) + number * _ENTRY_WORDS
+
+    def _text_at(self, area: int, name: str) -> int:
+        return self._area_start(area) + _TEXT_BYTES * (1 + TEXTS.index(name))
+
+
+def signed(number: int) -> int:
+    """A number that may have been negative when it was put."""
+    return number - _WORD - 1 if number >> 63 else number

@@ -1,0 +1,46 @@
+"""Servers whose answers about themselves are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.admin.callers import Caller, Callers
+from tests.harness import Server
+
+PUBLIC_KEY = "public-key-of-this-deployment"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Two workers behind a declared proxy, so that each caller may come from an address of its own."""
+    env: dict[str, str | None] = {
+        "TRUST_PROXY": "1",
+        "TRUST_PROXY_IPS": "127.0.0.1",
+        "PUBLIC_API_KEY": PUBLIC_KEY,
+        "ADMIN_AUTH_FAIL_PER_MIN": "20",
+        "CHECK_LIMIT_PER_MIN": "6",
+        "STATUS_LIMIT_PER_MIN": "3",
+    }
+    with Server(env=env, workers=2) as server:
+        yield server
+
+
+@pytest.fixture
+def callers(server: Server) -> Iterator[Callers]:
+    callers = Callers(server)
+    yield callers
+    callers.close()
+
+
+@pytest.fixture
+def owner(server: Server, callers: Callers) -> Caller:
+    """A script with ADMIN_KEY."""
+    return callers.with_key(server.admin_key)
+
+
+@pytest.fixture
+def stranger(callers: Callers) -> Caller:
+    """Somebody without a key, at an address of his own."""
+    return callers.with_key(None)
