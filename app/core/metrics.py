@@ -111,7 +111,7 @@ RATE_LIMITED = _counter("qm_rate_limited_total", "OBS-090", "Requests over an ad
 AUTH_FAILURES = _counter("qm_admin_auth_failures_total", "OBS-091", "Wrong admin credentials.")
 EDGE_REFUSED = _counter("qm_edge_refused", "OBS-092", "Requests refused for X-QM-Edge.")
 EDGE_NO_ADDRESS = _counter(
-    "qm_edge_client_ip_fallback_total", "OBS-093", "Passing requests without a usable CF-Connecting-IP."
+    "qm_edge_client_ip_fallback_total", "OBS-093", "Passing requests whose edge named no usable client address."
 )
 BACKEND_DOWN = _counter(
     "qm_proxy_backend_down_total", "OBS-094", "Answers for an inline room while its backend was down.", "mode"
