@@ -152,5 +152,10 @@ OPERATIONS: Final[Operations] = {
         {**json_answer(ref("Health"), "Yes"), 503: Answer("No", {"application/json": ref("Health")})}, tag=PROBES,
     ),
     ("GET", "/api/version"): Operation("The same, always 200", json_answer(ref("Health")), tag=PROBES),
+    ("GET", "/metrics"): Operation(
+        "Series for Prometheus", {200: Answer("Text format 0.0.4", {"text/plain": TEXT})},
+        ("unauthorized", "credential_in_query", "too_many_auth_failures", "insufficient_role", "storage_unavailable"),
+        security=("adminKey", "console"), tag=PROBES,
+    ),
     ("GET", "/api/openapi.json"): Operation("This document", json_answer(ANY), tag=PROBES),
 }  # fmt: skip
