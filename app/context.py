@@ -13,6 +13,7 @@ from app.core.runtime import Runtime, web_worker_index
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
@@ -38,6 +39,7 @@ from app.services.assets import Assets
 from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
+from app.services.history import History
 from app.services.hour_keeper import HourKeeper
 from app.services.line import LineService
 from app.services.live import LiveFeed
@@ -73,6 +75,7 @@ class AppContext:
     line_service: LineService
     tickets: TicketLookup
     notes: Notes
+    history: History
     sessions: Sessions
     access: Access
     admin_health: AdminHealth
@@ -200,6 +203,7 @@ class AppContext:
             fleet_counts=fleet,
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
+            history=History(rooms=rooms, store=ChartStore(valkey, prefix)),
             line_service=LineService(
                 service=room_service,
                 engine=engine_admin,

@@ -12,6 +12,8 @@ import structlog
 
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.infrastructure.chart_store import ChartStore
+from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.journal import Journal
 from app.infrastructure.keys import ack_channel, control_channel, rooms_key
@@ -23,6 +25,8 @@ from app.infrastructure.valkey import Valkey
 from app.services.checkpoints import Checkpoints
 from app.services.draws import Draws
 from app.services.recovery import Recovery
+from app.services.room_details import RoomDetails
+from app.services.sampler import Sampler
 from workers.leader import lead
 from workers.runner import Background
 
@@ -48,7 +52,13 @@ async def run(background: Background) -> None:
         watch = asyncio.ensure_future(recovery.run(background.stop))
         checkpoints = Checkpoints(background.postgres, events=background.settings.checkpoint_events)
         stop = background.stop
-        beside = asyncio.gather(watch_libraries(background), checkpoints.run(stop), draws.run(stop), lead(background))
+        beside = asyncio.gather(
+            watch_libraries(background),
+            checkpoints.run(stop),
+            draws.run(stop),
+            lead(background),
+            make_sampler(background).run(stop),
+        )
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )
@@ -69,6 +79,17 @@ async def watch_libraries(background: Background) -> None:
         except Exception:
             log.exception("libraries_not_looked_at")
         stopping = await background.pause(NOTE_SEC)
+
+
+def make_sampler(background: Background) -> Sampler:
+    """What measures for the charts."""
+    valkey, prefix = background.valkey, background.settings.valkey_prefix
+
+    async def rooms() -> list[RoomId]:
+        return [RoomId(name.decode()) for name in await valkey.execute("SMEMBERS", rooms_key(prefix))]
+
+    details = RoomDetails(EngineAdmin(valkey, prefix, LuaLoader(valkey)))
+    return Sampler(details=details, store=ChartStore(valkey, prefix), rooms=rooms)
 
 
 def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recovery:

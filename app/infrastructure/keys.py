@@ -160,6 +160,10 @@ class RoomKeys:
         """String: what the room did in the running hour (domain/hour_record.py)."""
         return f"{self.base}{gen}:s"
 
+    def chart(self, gen: int) -> str:
+        """String: ring of the points of the room's chart (domain/chart.py)."""
+        return f"{self.base}{gen}:ch"
+
     def wishes(self, gen: int) -> str:
         """Hash: holder → address, language, tries (infrastructure/wishes.py)."""
         return f"{self.base}{gen}:em"
@@ -245,6 +249,11 @@ def sites_key(prefix: str) -> str:
 def autotune_key(prefix: str) -> str:
     """Hash: room id → the latest round of autotune."""
     return prefix + "autotune"
+
+
+def chart_turn_key(prefix: str, turn: int) -> str:
+    """Taken by the process that measures for the charts in this turn."""
+    return f"{prefix}chart:{turn}"
 
 
 def counting_key(prefix: str) -> str:

@@ -5,16 +5,15 @@ Not here: what is noted (domain/notes.py), where (infrastructure/notes_store.py)
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoRoom
 from app.core.ids import RoomId
+from app.domain.csv_text import csv_line, iso_time
 from app.domain.field_checks import is_plain_text
 from app.infrastructure.notes_store import KEPT_MS, AuditQuery, NotesStore
 from app.infrastructure.room_directory import RoomDirectory
@@ -26,7 +25,6 @@ COLUMNS: Final = (
 )  # fmt: skip
 AUDIT_PARAMETERS: Final = frozenset({"roomId", "action", "actor", "from", "to", "ok", "limit", "before", "format"})
 TIMELINE_PARAMETERS: Final = frozenset({"roomId", "from", "to"})
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Notes:
@@ -45,12 +43,12 @@ class Notes:
 
     async def audit_csv(self, query: AuditQuery) -> AsyncIterator[str]:
         """All matching entries as CSV, a piece at a time, whatever their number (ADM-261)."""
-        yield _csv_line(COLUMNS)
+        yield csv_line(COLUMNS)
         before = query.before
         while True:
             rows = await self._store.audit(replace(query, before=before, limit=LIMIT_MAX))
             if rows:
-                yield "".join(_csv_line(_cells(_entry(row))) for row in rows)
+                yield "".join(csv_line(_cells(_entry(row))) for row in rows)
                 before = rows[-1]["id"]
             if len(rows) < LIMIT_MAX:
                 return
@@ -165,19 +163,6 @@ def _mark(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cells(entry: Mapping[str, Any]) -> list[str]:
-    moment = datetime.fromtimestamp(entry["ts"] / 1000, UTC).isoformat(timespec="milliseconds")
-    shown = {**entry, "tsIso": moment.replace("+00:00", "Z"), "ok": "true" if entry["ok"] else "false"}
-    return [_harmless(shown[name]) for name in COLUMNS]
-
-
-def _harmless(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula (ADM-262)."""
-    text = "" if value is None else str(value)
-    return "'" + text if isinstance(value, str) and text.startswith(_FORMULA) else text
-
-
-def _csv_line(cells: Any) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(cells)
-    return out.getvalue()
+def _cells(entry: Mapping[str, Any]) -> list[Any]:
+    shown = {**entry, "tsIso": iso_time(entry["ts"]), "ok": "true" if entry["ok"] else "false"}
+    return [shown[name] for name in COLUMNS]

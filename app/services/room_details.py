@@ -53,9 +53,12 @@ class RoomDetails:
                 if one.detail is not None:
                     made = _details(one.detail, one.now, origins.get(room_id, {}))
                     self._known[room_id] = (now, made)
-        if len(self._known) > len(room_ids) and not fresh:
-            self._known = {room_id: self._known[room_id] for room_id in room_ids if room_id in self._known}
         return found
+
+    def keep_only(self, room_ids: Sequence[RoomId]) -> None:
+        """Forget rooms that are gone."""
+        if len(self._known) > len(room_ids):
+            self._known = {room_id: self._known[room_id] for room_id in room_ids if room_id in self._known}
 
     def of(self, room_id: RoomId) -> Details | None:
         """The details last read; None when none were."""

@@ -114,7 +114,9 @@ class RoomService:
         if not rooms and not self._rooms.is_loaded:
             raise StorageUnavailable
         try:
-            figures = await self._details.figures([room.id for room in rooms]) if rooms else {}
+            ids = [room.id for room in rooms]
+            figures = await self._details.figures(ids) if rooms else {}
+            self._details.keep_only(ids)
             await self._look_at_sites(rooms)
         except StorageUnavailable:
             self._stale_since = self._stale_since or wall_ms()

@@ -7,12 +7,12 @@ from typing import Any, Final
 from sanic import Blueprint, Request, Sanic
 from sanic.response import HTTPResponse
 
-from blueprints.admin import events, line, lookup, me, notes, openapi, protection, rooms, session
+from blueprints.admin import events, history, line, lookup, me, notes, openapi, protection, rooms, session
 from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
 _DESCRIBED: Final = (
     *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
-    *protection.ROUTES,
+    *protection.ROUTES, *history.ROUTES,
 )  # fmt: skip
 ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 

@@ -125,6 +125,12 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
          "invalid_time", "invalid_range", "invalid_format"),
     ),
     ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
+    ("GET", "history"): Operation(
+        "Charts of the last hour",
+        {200: Answer("Points of each room, oldest first, or all of them as CSV",
+                     {JSON: shapes.HISTORY, "text/csv": TEXT})},
+        ("no_room", "invalid_format"),
+    ),
     ("GET", "timeline"): _read(
         "What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time", "invalid_range"
     ),

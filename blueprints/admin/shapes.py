@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from app.domain.chart import POINTS, STEP_SEC
 from app.domain.origin_lists import LIST_MAX, NOTE_MAX
 from app.domain.protection_mode import ProtectionMode
 from app.domain.roles import GROUPS, Role
 from app.domain.room_fields import FIELDS, READ_ONLY, RoomField
 from app.services.fleet_counts import OUTCOMES
+from app.services.history import MEMBERS
 from app.services.room_object import FIGURES
 from app.services.room_reduced import HIDDEN, RULE_HIDDEN
 from blueprints.openapi.shapes import (
@@ -238,6 +240,8 @@ AUDIT: Final = struct({"entries": listed(ENTRY), "next": maybe(TEXT)})
 _MARK: Final = struct(
     {"id": TEXT, "ts": TIME, "roomId": maybe(TEXT), "kind": TEXT, "text": TEXT, "actor": maybe(TEXT)},
 )
+_POINT: Final = struct({name: TIME if name == "ts" else maybe(COUNT) for name in MEMBERS})
+HISTORY: Final = struct({"stepSec": const(STEP_SEC), "rooms": map_of(listed(_POINT, at_most=POINTS))})
 TIMELINE: Final = struct({"items": listed(_MARK)})
 _DECISION: Final = struct(
     {"ts": TIME, "roomId": TEXT, "score": maybe(COUNT), "outcome": TEXT, "signals": listed(TEXT)},

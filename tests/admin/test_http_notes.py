@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.csv_text import csv_line
 from app.domain.roles import Role
 from blueprints.admin.notes import ROUTES
 from tests.admin.callers import Caller, code
@@ -90,12 +91,10 @@ def test_it_gives_the_audit_trail_as_a_file_that_runs_nothing(owner: Caller, not
 @pytest.mark.req("ADM-262")
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra"])
 def test_it_takes_the_edge_off_a_cell_that_a_spreadsheet_would_run(text: str) -> None:
-    from app.services.notes import _csv_line, _harmless
-
-    assert _harmless(text) == "'" + text
-    assert _harmless("a=1") == "a=1"
-    assert _harmless(-5) == "-5"
-    assert _csv_line(['a "b", c', ""]) == '"a ""b"", c",\r\n'
+    (cell,) = next(csv.reader(io.StringIO(csv_line([text]), newline="")))
+    assert cell == "'" + text
+    assert csv_line(["a=1", -5, None]) == "a=1,-5,\r\n"
+    assert csv_line(['a "b", c', ""]) == '"a ""b"", c",\r\n'
 
 
 @pytest.mark.req("ADM-263")

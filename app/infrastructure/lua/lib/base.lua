@@ -16,7 +16,7 @@ qm.OF_GENERATION = {
   "ip", "ipn", "pn", "hm", "c", "fs", "f", "sa", "lp", "lt",
 }
 -- Those of its statistics and of addresses left by visitors, which a rebuild keeps when they are there.
-qm.OF_STATISTICS = { "n", "s", "sh", "em", "ez", "er" }
+qm.OF_STATISTICS = { "n", "s", "sh", "em", "ez", "er", "ch" }
 
 -- First element of every answer. RoomCode in engine_pack.py is the same table.
 qm.CODE = { OK = 0, NOHEADER = 1, NOROOM = 2, STALE = 3, FENCED = 4, BUSY = 5, CONFLICT = 6 }
