@@ -18,7 +18,7 @@ _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 class RequestIds:
     """A source of ids for one process and thread."""
 
-    __slots__ = ("_last_ms", "_left", "_random", "_time")
+    __slots__ = ("_epoch", "_last_ms", "_left", "_random", "_time", "_upper")
 
     def __init__(self) -> None:
         """A fresh source; no two share their random part."""
@@ -26,13 +26,18 @@ class RequestIds:
         self._random = ""
         self._last_ms = -1
         self._time = ""
+        self._epoch = -1
+        self._upper = ""
 
     def next(self) -> str:
         """A new id."""
         now_ms = wall_ms()
         if now_ms != self._last_ms:
             self._last_ms = now_ms
-            self._time = _encode(now_ms, 5)
+            if now_ms >> 20 != self._epoch:  # every 17 minutes
+                self._epoch = now_ms >> 20
+                self._upper = _encode(self._epoch, 3)
+            self._time = self._upper + _PAIRS[now_ms >> 10 & 1023] + _PAIRS[now_ms & 1023]
         if not self._left:
             self._random = _encode(secrets.randbits(70), 7)
             self._left = 1024
