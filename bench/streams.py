@@ -1,7 +1,8 @@
 """Many open ``/events`` streams on one web worker: memory each, CPU of a frame. ``python -m bench.streams --help``.
 
 Every visitor has a place of his own; then the room is paused, so that each stream gets one frame. What is measured is
-the web worker: resident memory before and after the streams were opened, CPU time between the pause and the last frame.
+the web worker: resident memory before and after the streams were opened, CPU time while nothing
+happens, and between the pause and the last frame.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ AT_ONCE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was found. ``told``: streams that were told of the pause."""
+    """What was found."""
 
     streams: int
     told: int
+    """Streams that were told of the pause."""
     kb_each: float
     us_per_frame: float
+    """Beyond what the streams cost meanwhile anyhow."""
+    us_idle: float
+    """Of a stream to which nothing new is said, a second: its place is looked at every few seconds."""
 
 
 class Reader:
@@ -68,8 +73,13 @@ class Reader:
             self.data += piece
 
 
-async def measure(url: str, admin_key: str, worker: int, count: int, *, deadline_sec: float = 60.0) -> Figures:
-    """Open ``count`` streams on the server at ``url``, whose only web worker is process ``worker``."""
+async def measure(
+    url: str, admin_key: str, worker: int, count: int, *, deadline_sec: float = 60.0, idle_sec: float = 6.0
+) -> Figures:
+    """Open ``count`` streams on the server at ``url``, whose only web worker is process ``worker``.
+
+    ``deadline_sec``: how long to wait for the last frame; ``idle_sec``: over how long idle streams are watched.
+    """
     parts = urlsplit(url)
     host, port = str(parts.hostname), parts.port or 80
     headers = {"Authorization": f"Bearer {admin_key}"}
@@ -83,13 +93,16 @@ async def measure(url: str, admin_key: str, worker: int, count: int, *, deadline
         pairs = list(zip(readers, tokens, strict=True))
         await _each(pairs, lambda pair: pair[0].open(host, port, pair[1]))
         after = _resident_kb(worker)
-        cpu = _cpu_sec(worker)
+        await asyncio.sleep(1)
+        idle = await _cpu_a_second(worker, idle_sec)
+        cpu, since = _cpu_sec(worker), mono()
         (await client.post(f"/api/admin/rooms/{ROOM}/pause", headers=headers)).raise_for_status()
         told = await _until_told(readers, mono() + deadline_sec)
-        used = _cpu_sec(worker) - cpu
+        used = _cpu_sec(worker) - cpu - idle * (mono() - since)
         for reader in readers:
             await reader.close()
-    return Figures(count, told, round((after - before) / count, 1), round(used * 1e6 / max(1, told), 1))
+    each = used * 1e6 / max(1, told)
+    return Figures(count, told, round((after - before) / count, 1), round(each, 1), round(idle * 1e6 / count, 1))
 
 
 async def _join(client: httpx.AsyncClient) -> str:
@@ -122,6 +135,13 @@ def _resident_kb(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise ValueError("no VmRSS")
+
+
+async def _cpu_a_second(pid: int, over_sec: float) -> float:
+    """CPU seconds that a process spends a second, now."""
+    cpu, since = _cpu_sec(pid), mono()
+    await asyncio.sleep(over_sec)
+    return (_cpu_sec(pid) - cpu) / (mono() - since)
 
 
 def _cpu_sec(pid: int) -> float:

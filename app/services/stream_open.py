@@ -103,9 +103,9 @@ class StreamOpener:
         self._streams.add(opening.room, stream, opening.view)
         return stream
 
-    def end(self, opening: Opening, stream: Stream) -> None:
+    def end(self, room_id: str, stream: Stream) -> None:
         """The connection has ended."""
-        self._streams.remove(opening.room.id, stream)
+        self._streams.remove(room_id, stream)
 
     async def _open(self, room: VisitorRoom, visitor: Visitor, return_url: str | None, *, seen: bool) -> Opening:
         identity = self._identifier.identify(room, visitor, wall_ms())

@@ -20,7 +20,7 @@ from app.core.clock import mono, wall_ms
 from app.core.errors import NoRoom, StorageUnavailable
 from app.domain.origins import with_token
 from app.domain.room import RoomState
-from app.infrastructure.engine import Engine
+from app.infrastructure.engine import MAX_BATCH, Engine
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import Proof, Reason, ViewState, VisitorView
 from app.services.visitor import shown_values, state_json
@@ -42,7 +42,7 @@ LOOK_EARLIER_SEC: Final = 0.3
 """An unchanged state is looked at again this much before the gap is over, so that a change is told within it."""
 MAX_UNSENT_BYTES: Final = 64 * 1024
 MAX_PER_PLACE: Final = 6
-MAX_BATCH: Final = 2000
+MAX_A_ROUND: Final = 2000
 """Streams asked about in one turn; the rest follows in the next slice."""
 
 log = structlog.get_logger(__name__)
@@ -188,7 +188,7 @@ class Streams:
         """Look at the streams whose turn it is."""
         now = mono()
         asked = []
-        for stream in [s for s in watch.streams if s.due <= now][:MAX_BATCH]:
+        for stream in [s for s in watch.streams if s.due <= now][:MAX_A_ROUND]:
             if _is_over(watch, stream, now):
                 continue
             if now - stream.wrote_at >= HEARTBEAT_SEC:
@@ -197,25 +197,20 @@ class Streams:
             stream.due = min(stream.refresh_at, now + _gap(watch.room, stream) - LOOK_EARLIER_SEC)
             stream.is_telling = stream.is_passed and not stream.is_told and stream.sink.unsent() == 0
             asked.append(stream)
-        if asked:
-            await self._ask(watch, asked)
+        for start in range(0, len(asked), MAX_BATCH):
+            await self._ask(watch, asked[start : start + MAX_BATCH])
 
     async def _ask(self, watch: _Watch, asked: Sequence[Stream]) -> None:
         room = watch.room
-        answers = await asyncio.gather(
-            *(self._engine.status(room.room, s.proof, told=s.is_telling, seen=True) for s in asked),
-            return_exceptions=True,
-        )
+        try:
+            views = await self._engine.statuses(room.room, [(s.proof, s.is_telling) for s in asked])
+        except (StaleRoom, NoRoom):
+            await self._renew_room(watch)
+            return
         now = mono()
-        for stream, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, VisitorView):
-                if stream in watch.streams:
-                    self._show(watch, stream, answer, now)
-            elif isinstance(answer, StaleRoom | NoRoom):
-                await self._renew_room(watch)
-                return
-            elif not isinstance(answer, StorageUnavailable):
-                raise answer
+        for stream, view in zip(asked, views, strict=True):
+            if stream in watch.streams:
+                self._show(watch, stream, view, now)
 
     def _show(self, watch: _Watch, stream: Stream, view: VisitorView, now: float) -> None:
         """Write a frame if the state differs from the one last shown and the last frame is old enough."""

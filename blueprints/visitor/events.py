@@ -68,11 +68,12 @@ async def _stream(qm: AppContext, request: Request, opening: Opening) -> None:
         return
     sink = ChunkSink(request)
     opener = qm.visitor.stream_opener
-    stream = opener.start(opening, sink)
+    stream, room_id = opener.start(opening, sink), opening.room.id
+    del opening  # a stream may be open for hours, and what it was opened with is of no more use
     try:
         await sink.finish(response)
     finally:
-        opener.end(opening, stream)
+        opener.end(room_id, stream)
 
 
 async def _answer_head(request: Request, opening: Opening) -> None:
