@@ -12,6 +12,7 @@ from app.core.clock import wall_ms
 from app.core.runtime import Runtime, web_worker_index
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
+from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.counter_board import CounterBoard
@@ -45,7 +46,11 @@ from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
 from app.services.metrics import MetricsPage
+from app.services.monitor_links import MonitorLinks
+from app.services.named_keys import NamedKeys
 from app.services.notes import Notes
+from app.services.operators import Operators
+from app.services.people import People
 from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
@@ -78,6 +83,9 @@ class AppContext:
     history: History
     sessions: Sessions
     access: Access
+    people: People
+    operators: Operators
+    monitor_links: MonitorLinks
     admin_health: AdminHealth
     metrics: MetricsPage
     edge_watch: EdgeWatch
@@ -106,7 +114,7 @@ class AppContext:
         )
         closing.push_async_callback(postgres.close)
         self = cls._wire(runtime, book, limiter, valkey, postgres, closing)
-        for part in (self.commits, self.rooms):
+        for part in (self.commits, self.rooms, self.people):
             await part.start()
             closing.push_async_callback(part.stop)
         tally = Tally(
@@ -156,7 +164,16 @@ class AppContext:
         )
         store = AdminStore(valkey, prefix)
         lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
-        sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, now=wall_ms)
+        records = AccessStore(postgres)
+        people = People(
+            records,
+            resync_ms=settings.resync_ms,
+            changes=limiter.counters,
+            send_hint=rooms.send_hint,
+            workers=settings.workers or 1,
+        )
+        named = NamedKeys(keyring=keyring, people=people, records=records, store=store, limiter=limiter, now=wall_ms)
+        sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, people=people, now=wall_ms)
         many_refused = ManyRefused(RefusedTokens(valkey, prefix))
         closing.push_async_callback(many_refused.stop)
         counts = VisitorCounts(many_refused, book)
@@ -217,8 +234,14 @@ class AppContext:
             access=Access(
                 admin_key=admin_key,
                 public_key=settings.public_api_key,
+                named=named,
                 sessions=sessions,
                 lockout=lockout,
+            ),
+            people=people,
+            operators=Operators(store=records, people=people, verifiers=named.verifiers, now=wall_ms),
+            monitor_links=MonitorLinks(
+                store=records, people=people, tokens=named.tokens, ttl_sec=settings.monitor_token_ttl_sec, now=wall_ms
             ),
             admin_health=health,
             metrics=MetricsPage(
@@ -231,7 +254,14 @@ class AppContext:
             ),
             edge_watch=edge_watch,
             connections=connections,
-            live=LiveFeed(rooms=room_service, health=health, sessions=sessions, workers=settings.workers, book=book),
+            live=LiveFeed(
+                rooms=room_service,
+                health=health,
+                sessions=sessions,
+                people=people,
+                workers=settings.workers,
+                book=book,
+            ),
             assets=assets,
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),

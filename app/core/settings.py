@@ -208,6 +208,9 @@ class Settings:
     token_max_age_sec: int = row(
         "TOKEN_MAX_AGE_SEC", "CFG-052", Int(600, 2_592_000), 86400, "a visitor token older than this is refused"
     )
+    monitor_token_ttl_sec: int = row(
+        "MONITOR_TOKEN_TTL_SEC", "CFG-054", Int(60, 7_776_000), 604_800, "life of a shared monitor link"
+    )
     queue_cookie_max_age_sec: int = row(
         "QUEUE_COOKIE_MAX_AGE_SEC", "CFG-053", Int(600, 2_592_000), 86400, "Max-Age of the cookie qm_<room>"
     )

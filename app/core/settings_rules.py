@@ -24,7 +24,7 @@ _WATCHED_PREFIXES: Final = (
 # would be worse than saying so.
 _NOT_BUILT: Final = frozenset(
     {
-        "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH", "MONITOR_TOKEN_TTL_SEC",
+        "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH",
         "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
     }
 )  # fmt: skip

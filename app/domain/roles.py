@@ -23,19 +23,24 @@ class Role(IntEnum):
         """The word used in JSON."""
         return self.name.lower()
 
+    @classmethod
+    def of(cls, word: str) -> Role:
+        """The role of a word; KeyError when there is none."""
+        return cls[word.upper()]
+
 
 GROUPS: Final[dict[str, Role | None]] = {
     "write": Role.OPERATOR,
     "inline": None,
     "deleteRoom": Role.OWNER,
-    "operators": None,
-    "links": None,
-    "visitors": None,
-    "audit": None,
+    "operators": Role.OWNER,
+    "links": Role.OPERATOR,
+    "visitors": Role.VIEWER,
+    "audit": Role.VIEWER,
     "diagnostics": Role.VIEWER,
     "alerts": None,
     "reports": None,
-    "security": None,
+    "security": Role.MONITOR,
     "shutdown": None,
     "webhooks": None,
     "webhooksOwner": None,

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 FAILURE_WINDOW_MS: Final = 60_000
 
-_COUNT_FAILURES: Final = """
+_COUNT: Final = """
 local n = tonumber(redis.call('GET', KEYS[1]) or '0')
 if ARGV[1] == '1' then
   n = redis.call('INCR', KEYS[1])
@@ -23,7 +23,8 @@ return {n, redis.call('PTTL', KEYS[1])}
 """
 """Reading and counting are the same call, so that neither its time nor its kind tells a right key from a wrong one.
 
-Keys: the address' counter. Args: 1 to count, 0 to look; window in ms. Returns: failures, ms left (-2 = none).
+Keys: the counter of an address or a link. Args: 1 to count, 0 to look; window in ms. Returns: number, ms left (-2 =
+none).
 """
 
 
@@ -45,7 +46,13 @@ class AdminStore:
     async def failures(self, address: bytes, *, count: bool) -> tuple[int, int]:
         """Failed sign-ins of ``address`` in its window, this one included if ``count``, and the ms left of it."""
         key = f"{self._base}fail:{address.hex()}"
-        number, left_ms = await self._valkey.execute("EVAL", _COUNT_FAILURES, 1, key, int(count), FAILURE_WINDOW_MS)
+        number, left_ms = await self._valkey.execute("EVAL", _COUNT, 1, key, int(count), FAILURE_WINDOW_MS)
+        return int(number), max(0, int(left_ms))
+
+    async def link_requests(self, link_id: str) -> tuple[int, int]:
+        """Requests of a monitor link in its window, this one included, and the ms left of it."""
+        key = f"{self._base}link:{link_id}"
+        number, left_ms = await self._valkey.execute("EVAL", _COUNT, 1, key, 1, FAILURE_WINDOW_MS)
         return int(number), max(0, int(left_ms))
 
     async def put_ticket(self, ticket: str, value: bytes, ttl_ms: int) -> None:

@@ -27,6 +27,7 @@ GROUPS: Final = (
     "auth",
     "connectors",
     "undeclared",
+    "links",
 )
 """Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
 
@@ -37,6 +38,7 @@ REFUSED: Final = "refused_"
 """What the names of counters of refused requests begin with; that of a budget follows."""
 COUNTERS: Final = (
     "edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at", "auth_failures",
+    "access_changes",
     *(REFUSED + group for group in GROUPS),
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""

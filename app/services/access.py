@@ -15,9 +15,11 @@ from typing import Final
 from app.core.errors import Forbidden, Unauthorized
 from app.core.secret import Secret
 from app.domain.client_address import Client
-from app.domain.principal import OWNER_BY_KEY, Principal
+from app.domain.operators import operator_of_key
+from app.domain.principal import OWNER_BY_KEY, Kind, Principal
 from app.domain.roles import Role
 from app.services.lockout import Lockout
+from app.services.named_keys import NamedKeys
 from app.services.sessions import Bad, Sessions
 
 QUERY_CREDENTIALS: Final = frozenset({"key", "admin_key", "api_key", "access_token", "token", "monitor"})
@@ -46,10 +48,19 @@ class Brought:
 class Access:
     """Judges credentials. ADMIN_KEY as Bearer needs no store (ADM-043)."""
 
-    def __init__(self, *, admin_key: Secret, public_key: Secret | None, sessions: Sessions, lockout: Lockout) -> None:
+    def __init__(
+        self,
+        *,
+        admin_key: Secret,
+        public_key: Secret | None,
+        named: NamedKeys,
+        sessions: Sessions,
+        lockout: Lockout,
+    ) -> None:
         """``public_key``: PUBLIC_API_KEY, a right key without any right here (ADM-027)."""
         self._admin_digest = _digest(admin_key.reveal())
         self._public_digest = None if public_key is None else _digest(public_key.reveal())
+        self._named = named
         self._sessions = sessions
         self._lockout = lockout
 
@@ -57,7 +68,8 @@ class Access:
         """Who the request speaks for.
 
         Raises Unauthorized (401; its ``cookie_failed`` is True when the session cookie was what failed), Forbidden,
-        RateLimited (locked address), StorageUnavailable (a session or ticket that cannot be confirmed).
+        RateLimited (locked address, or a monitor link that asks too much), StorageUnavailable (a credential that
+        depends on a record and cannot be confirmed).
         """
         if brought.in_query:
             await self._lockout.check(brought.client, failed=False)
@@ -71,8 +83,11 @@ class Access:
         raise NoCredential
 
     async def sign_in(self, client: Client, key: str) -> Principal:
-        """The holder of a key that came in the body of a sign-in (ADM-059, ADM-065)."""
-        return await self._by_key(client, key)
+        """The holder of a key that came in the body of a sign-in (ADM-059, ADM-065). A monitor link has none."""
+        holder = await self._by_key(client, key)
+        if holder.kind is Kind.MONITOR:
+            raise Forbidden("A monitor link is opened, not signed in with.", code="monitor_cannot_sign_in")
+        return holder
 
     async def _by_header(self, brought: Brought) -> Principal:
         match = _BEARER(brought.authorization.strip(" \t")) if brought.authorization is not None else None
@@ -86,12 +101,23 @@ class Access:
         digest = _digest(key or "")
         is_admin = hmac.compare_digest(digest, self._admin_digest) and bool(key)
         is_public = self._public_digest is not None and hmac.compare_digest(digest, self._public_digest) and bool(key)
+        if key and not (is_admin or is_public) and (operator_of_key(key) is not None or "." in key):
+            return await self._by_named_key(client, key)
         await self._lockout.check(client, failed=not (is_admin or is_public))
         if is_admin:
             return OWNER_BY_KEY
         if is_public:
             raise needs(Role.VIEWER, has="public")
         raise NoCredential
+
+    async def _by_named_key(self, client: Client, key: str) -> Principal:
+        """An operator's key or a monitor token: what has the form of one is looked up in the records."""
+        await self._lockout.check(client, failed=False)
+        principal = await self._named.holder(key, client)
+        if principal is None:
+            await self._lockout.check(client, failed=True)
+            raise NoCredential
+        return principal
 
     async def _by_ticket(self, brought: Brought, ticket: str) -> Principal:
         if brought.is_foreign:
@@ -101,17 +127,21 @@ class Access:
         if principal is None:
             await self._lockout.check(brought.client, failed=True)
             raise NoCredential
+        await self._named.count(principal)
         return principal
 
     async def _by_cookie(self, brought: Brought) -> Principal:
+        await self._lockout.check(brought.client, failed=False)
         session = await self._sessions.find(brought.cookies)
-        await self._lockout.check(brought.client, failed=session is Bad.FORGED)
+        if session is Bad.FORGED:
+            await self._lockout.check(brought.client, failed=True)
         if isinstance(session, Bad):
             raise NoCredential(cookie_failed=True)
+        self._named.note_used(session, brought.client)
         return session
 
-    async def sign_out(self, brought: Brought) -> list[str]:
-        """End the sessions of the cookies brought; their ids. With a header the cookie is not looked at (ADM-036)."""
+    async def sign_out(self, brought: Brought) -> list[Principal]:
+        """End the sessions of the cookies brought. With a header the cookie is not looked at (ADM-036)."""
         if brought.in_query or brought.authorization is not None:
             await self.authenticate(brought)
             return []

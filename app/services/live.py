@@ -23,10 +23,11 @@ from app.domain.principal import Principal
 from app.domain.roles import Role
 from app.infrastructure.metric_book import MetricBook
 from app.services.admin_health import AdminHealth, Incident
+from app.services.people import People
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.room_reduced import reduced_object
 from app.services.rooms import RoomService
-from app.services.sessions import Sessions
+from app.services.sessions import Sessions, Standing
 
 TICK_SEC: Final = 2.0
 STREAMS_MAX: Final = 200
@@ -161,6 +162,7 @@ class LiveFeed:
         rooms: RoomService,
         health: AdminHealth,
         sessions: Sessions,
+        people: People,
         workers: int,
         book: MetricBook | None = None,
     ) -> None:
@@ -169,6 +171,7 @@ class LiveFeed:
         self._rooms = rooms
         self._health = health
         self._sessions = sessions
+        self._people = people
         self._cap = max(1, STREAMS_MAX // workers)
         self._streams: set[Stream] = set()
         self._frame: Frame | None = None
@@ -215,6 +218,11 @@ class LiveFeed:
         self._sessions.note_signed_out(session_id)
         for stream in [s for s in self._streams if s.principal.session_id == session_id]:
             stream.end(revoked=True)
+
+    async def hear_changed(self, _dead: str) -> None:
+        """Some process changed operators or links: look at every credential now (ADM-101, ADM-104)."""
+        await self._people.hear()
+        await self._end_revoked()
 
     async def stop(self) -> None:
         """Close every stream, without ``revoked``, and open no further one (ADM-109)."""
@@ -284,21 +292,17 @@ class LiveFeed:
 
     async def _end_revoked(self) -> None:
         """Look at the credential of every stream again (ADM-102, ADM-105)."""
-        streams = [stream for stream in self._streams if stream.principal.session_id]
-        if not streams:
-            return
-        try:
-            ended = await self._sessions.ended(stream.principal for stream in streams)
-        except StorageUnavailable:
-            for stream in streams:
+        streams = list(self._streams)
+        found = await self._sessions.present([stream.principal for stream in streams]) if streams else []
+        for stream, now in zip(streams, found, strict=True):
+            if now is Standing.OVER:
+                stream.end(revoked=True)
+            elif now is Standing.UNSURE:
                 stream.unverified_since = stream.unverified_since or mono()
                 if mono() - stream.unverified_since >= UNVERIFIED_SEC:
                     stream.end()
-            return
-        for stream in streams:
-            stream.unverified_since = None
-            if stream.principal.session_id in ended:
-                stream.end(revoked=True)
+            else:
+                stream.principal, stream.unverified_since = now, None
 
 
 def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str, Any]:

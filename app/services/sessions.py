@@ -8,18 +8,22 @@ sign in (access.py), HTTP.
 from __future__ import annotations
 
 import base64
-import hmac
 import json
+import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from hmac import compare_digest
 from typing import Any, Final
 
+from app.core.errors import StorageUnavailable
 from app.core.secret import Secret
 from app.domain.keyring import Keyring, MacKey, Purpose
-from app.domain.principal import OWNER_BY_KEY, Kind, Principal, Via
+from app.domain.operators import MonitorLink, Operator
+from app.domain.principal import OWNER_BY_KEY, Kind, Principal, Via, operator
 from app.domain.tokens import MAX_FUTURE_MS, Cause, SignedTokens
 from app.infrastructure.admin_store import AdminStore
+from app.services.people import People
 
 SESSION_MS: Final = 12 * 3600 * 1000
 """Life of a session from sign-in; it does not slide (ADM-063)."""
@@ -28,6 +32,17 @@ COOKIES_MAX: Final = 4
 """Cookies of one name that are tried: two paths make two, the rest is somebody playing."""
 SIGNED_OUT_MAX: Final = 10_000
 _SCOPE: Final = "session"
+_OPERATOR: Final = re.compile(r"operator:([0-9a-f]{8})").fullmatch
+"""What a session says of who signed in, when it was an operator."""
+
+
+class Standing(Enum):
+    """What became of a credential that was good."""
+
+    OVER = 0
+    """Expired, signed out, revoked, or its holder is gone."""
+    UNSURE = 1
+    """Nothing can be said: the store that knows cannot be reached."""
 
 
 class Bad(Enum):
@@ -42,25 +57,30 @@ class Bad(Enum):
 class Sessions:
     """Makes, reads and ends sessions; makes and redeems stream tickets."""
 
-    def __init__(self, *, keyring: Keyring, admin_key: Secret, store: AdminStore, now: Callable[[], int]) -> None:
+    def __init__(
+        self, *, keyring: Keyring, admin_key: Secret, store: AdminStore, people: People, now: Callable[[], int]
+    ) -> None:
         """``now``: wall clock in epoch ms."""
         self._signed = SignedTokens(keyring, Purpose.SESSION)
-        self._holder_keys = _holder_keys(keyring, admin_key)
+        self._keyring = keyring
+        self._admin_keys = self._holder_keys(admin_key.reveal().encode())
         self._store = store
+        self._people = people
         self._now = now
         self._signed_out: dict[str, int] = {}
 
-    def begin(self, holder: Principal) -> tuple[str, Principal]:
+    async def begin(self, holder: Principal) -> tuple[str, Principal]:
         """Value of the cookie of a new session, and its principal."""
         now = self._now()
         session_id = secrets.token_urlsafe(16)
+        record = await self._people.operator(holder.operator_id) if holder.operator_id else None
         payload = {
             "scope": _SCOPE,
             "sid": session_id,
-            "who": str(holder.kind),
+            "who": f"operator:{holder.operator_id}" if holder.operator_id else str(holder.kind),
             "iat": now,
             "exp": now + SESSION_MS,
-            "bind": _bind(self._holder_keys[0], session_id),
+            "bind": _bind(self._keys_of(record)[0], session_id),
         }
         session = holder.through(Via.SESSION, session_id=session_id, expires_at=now + SESSION_MS)
         return self._signed.sign(payload), session
@@ -72,24 +92,24 @@ class Sessions:
         """
         worst = Bad.OVER
         for value in cookies[:COOKIES_MAX]:
-            session = self._read(value)
+            session = await self._read(value)
             if isinstance(session, Bad):
                 worst = Bad.FORGED if session is Bad.FORGED else worst
-            elif not await self.ended([session]):
+            elif not await self._ended([session]):
                 return session
         return worst
 
-    async def end(self, cookies: Sequence[str]) -> tuple[list[str], bool]:
-        """Sign out every session among cookie values; the ids, and whether a forged one was among them.
+    async def end(self, cookies: Sequence[str]) -> tuple[list[Principal], bool]:
+        """Sign out every session among cookie values; these, and whether a forged one was among them.
 
         Returns only when the store has taken it; StorageUnavailable otherwise (ADM-284).
         """
-        read = [self._read(value) for value in cookies[:COOKIES_MAX]]
+        read = [await self._read(value) for value in cookies[:COOKIES_MAX]]
         sessions = [session for session in read if not isinstance(session, Bad)]
         for session in sessions:
             await self._store.revoke_session(session.session_id, (session.expires_at or 0) - self._now())
             self.note_signed_out(session.session_id)
-        return [session.session_id for session in sessions], Bad.FORGED in read
+        return sessions, Bad.FORGED in read
 
     def note_signed_out(self, session_id: str) -> None:
         """Remember a sign-out heard of, so that it holds even if Valkey loses its data (ADM-070)."""
@@ -99,7 +119,43 @@ class Sessions:
         if len(self._signed_out) < SIGNED_OUT_MAX:
             self._signed_out[session_id] = now + SESSION_MS
 
-    async def ended(self, principals: Iterable[Principal]) -> set[str]:
+    async def present(self, principals: Sequence[Principal]) -> list[Principal | Standing]:
+        """Each credential as it is now, with its holder's present role, or what became of it; few trips for all.
+
+        One that needs no store, ADMIN_KEY as Bearer, is always good (ADM-043).
+        """
+        now = self._now()
+        try:
+            ended = await self._ended(principals)
+        except StorageUnavailable:
+            ended = None
+        found: list[Principal | Standing] = []
+        for one in principals:
+            if one.session_id and ended is None:
+                found.append(Standing.UNSURE)
+            elif (one.expires_at or now + 1) <= now or one.session_id in (ended or ()):
+                found.append(Standing.OVER)
+            else:
+                found.append(await self._of_today(one))
+        return found
+
+    async def _of_today(self, one: Principal) -> Principal | Standing:
+        """With what the records of today say of the holder."""
+        record: Operator | MonitorLink | None
+        try:
+            if one.operator_id:
+                record = await self._people.operator(one.operator_id)
+            elif one.link_id:
+                record = await self._people.link(one.link_id)
+            else:
+                return one
+        except StorageUnavailable:
+            return Standing.UNSURE
+        if record is None or record.revoked_at is not None:
+            return Standing.OVER
+        return one.as_of(record) if isinstance(record, Operator) else one
+
+    async def _ended(self, principals: Sequence[Principal]) -> set[str]:
         """Ids of those sessions that expired or were signed out; one trip for all."""
         now = self._now()
         sessions = [principal for principal in principals if principal.session_id]
@@ -113,45 +169,61 @@ class Sessions:
         return ticket
 
     async def redeem(self, ticket: str) -> Principal | None:
-        """The holder of a ticket, which is used up by this; None when there is none, or his session has ended."""
+        """The holder of a ticket, which is used up by this; None when there is none, or his credential is good no more.
+
+        StorageUnavailable when that cannot be said (ADM-088).
+        """
         if len(ticket) != 43 or not ticket.isascii():
             return None
         value = await self._store.take_ticket(ticket)
         if value is None:
             return None
-        principal = Principal.from_json(json.loads(value))
-        return None if await self.ended([principal]) else principal
+        (principal,) = await self.present([Principal.from_json(json.loads(value))])
+        if principal is Standing.UNSURE:
+            raise StorageUnavailable
+        return principal if isinstance(principal, Principal) else None
 
-    def _read(self, value: str) -> Principal | Bad:
+    async def _read(self, value: str) -> Principal | Bad:
         payload = self._signed.open(value)
         if isinstance(payload, Cause) or not _is_session(payload):
             return Bad.FORGED
-        proofs = [hmac.compare_digest(payload["bind"], _bind(key, payload["sid"])) for key in self._holder_keys]
+        match = _OPERATOR(payload["who"])
+        record = await self._people.operator(match[1]) if match else None
+        if match and record is None:
+            return Bad.OVER  # purged: what his sessions were bound to is gone with him
+        proofs = [compare_digest(payload["bind"], _bind(key, payload["sid"])) for key in self._keys_of(record)]
         if not any(proofs):
             return Bad.FORGED
         now = self._now()
         if payload["iat"] > now + MAX_FUTURE_MS or not now < payload["exp"] <= payload["iat"] + SESSION_MS:
             return Bad.OVER
-        return OWNER_BY_KEY.through(Via.SESSION, session_id=payload["sid"], expires_at=payload["exp"])
+        if record is not None and record.revoked_at is not None:
+            return Bad.OVER
+        holder = OWNER_BY_KEY if record is None else operator(record)
+        return holder.through(Via.SESSION, session_id=payload["sid"], expires_at=payload["exp"])
+
+    def _keys_of(self, record: Operator | None) -> list[MacKey]:
+        """Keys that prove the second secret of a holder; None: of ADMIN_KEY."""
+        return self._admin_keys if record is None else self._holder_keys(b"operator\0" + record.holder)
+
+    def _holder_keys(self, secret: bytes) -> list[MacKey]:
+        """Keys made from each signing secret and a holder's own, the present secret first (ADM-295)."""
+        purpose_keys = [self._keyring.v2_key(kid, Purpose.SESSION) for kid in self._keyring.kids]
+        holder = b"qm:session-holder\0" + secret
+        return [MacKey(key.sign(holder)) for key in purpose_keys if key is not None]
 
 
 def _is_session(payload: dict[str, Any]) -> bool:
     """Exactly this kind of token, with every member of its type (ENG-292)."""
     return (
         payload.get("scope") == _SCOPE
-        and payload.get("who") == Kind.ADMIN_KEY
+        and isinstance(payload.get("who"), str)
+        and (payload["who"] == Kind.ADMIN_KEY or _OPERATOR(payload["who"]) is not None)
         and all(isinstance(payload.get(name), str) and payload[name].isascii() for name in ("sid", "bind"))
         and all(type(payload.get(name)) is int for name in ("iat", "exp"))
         and 0 < len(payload["sid"]) <= 64
         and not {"room", "ticket", "handle"} & payload.keys()
     )
-
-
-def _holder_keys(keyring: Keyring, admin_key: Secret) -> list[MacKey]:
-    """Keys made from each signing secret and ADMIN_KEY, the present secret first (ADM-295)."""
-    purpose_keys = [keyring.v2_key(kid, Purpose.SESSION) for kid in keyring.kids]
-    holder = b"qm:session-holder\0" + admin_key.reveal().encode()
-    return [MacKey(key.sign(holder)) for key in purpose_keys if key is not None]
 
 
 def _bind(key: MacKey, session_id: str) -> str:

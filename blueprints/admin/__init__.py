@@ -7,12 +7,26 @@ from typing import Any, Final
 from sanic import Blueprint, Request, Sanic
 from sanic.response import HTTPResponse
 
-from blueprints.admin import events, history, line, lookup, me, notes, openapi, protection, rooms, session
+from app.services.people import HINT
+from blueprints.admin import (
+    events,
+    history,
+    line,
+    lookup,
+    me,
+    monitor,
+    notes,
+    openapi,
+    operators,
+    protection,
+    rooms,
+    session,
+)  # fmt: skip
 from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
 _DESCRIBED: Final = (
     *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
-    *protection.ROUTES, *history.ROUTES,
+    *protection.ROUTES, *history.ROUTES, *operators.ROUTES, *monitor.ROUTES,
 )  # fmt: skip
 ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 
@@ -37,8 +51,9 @@ async def _let_bodies_in(app: Sanic[Any, Any]) -> None:
 
 @bp.after_server_start
 async def _hear_sign_outs(app: Sanic[Any, Any]) -> None:
-    """A session signed out through any process ends its streams here too, at once (ADM-104)."""
+    """What is signed out or revoked through any process ends its streams here too, at once (ADM-104)."""
     app.ctx.qm.rooms.on_hint("signout", app.ctx.qm.live.hear_signed_out)
+    app.ctx.qm.rooms.on_hint(HINT, app.ctx.qm.live.hear_changed)
 
 
 @bp.before_server_stop

@@ -20,8 +20,8 @@ from blueprints.openapi.shapes import ANY, TEXT, Shape, body_of, const, integer,
 TAG: Final = "admin"
 ADMIN: Final = ("adminKey", "console")
 _CREDENTIAL: Final = (
-    "unauthorized", "credential_in_query", "too_many_auth_failures", "insufficient_role", "unknown_field",
-    "storage_unavailable",
+    "unauthorized", "credential_in_query", "too_many_auth_failures", "rate_limited", "insufficient_role",
+    "unknown_field", "storage_unavailable",
 )  # fmt: skip
 """Any admin route may answer these: the last one where a session cannot be confirmed."""
 _BODY: Final = ("bad_json",)
@@ -48,9 +48,10 @@ _QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
     "limit": ("Entries of a page.", integer(1, 1000)),
     "before": ("Cursor: `next` of the page before.", integer(1, 2**63 - 1)),
     "format": ("As JSON, or all entries as a file.", {"enum": ["json", "csv"]}),
+    "purge": ("Remove the record altogether.", {"enum": ["1"]}),
     "ticket": ("One-use ticket of `POST /api/admin/sse-ticket`.", TEXT),
 }
-_PATH: Final = {"id": ("Room.", TEXT), "n": ("Number of a ticket, or its ref.", TEXT)}
+_PATH: Final = {"id": ("Room, operator or link.", TEXT), "n": ("Number of a ticket, or its ref.", TEXT)}
 _CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
 
 
@@ -64,10 +65,12 @@ def _act(summary: str, shape: Shape, *codes: str, body: Shape = _EMPTY, needs_bo
 
 _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "me"): _read("Who is the caller?", shapes.ME),
-    ("GET", "health"): _read("State of this server", ref("AdminHealth")),
+    ("GET", "health"): _read(
+        "State of this server", {"anyOf": [ref("AdminHealth"), shapes.HEALTH_REDUCED]}
+    ),
     ("GET", "openapi.json"): _read("This document", ANY),
     ("POST", "session"): replace(
-        _act("Sign in", shapes.SESSION, "csrf_required", "invalid_key_field", needs_body=True,
+        _act("Sign in", shapes.SESSION, "csrf_required", "invalid_key_field", "monitor_cannot_sign_in", needs_body=True,
              body=body_of({"key": {**TEXT, "minLength": 1, "maxLength": 512}})),
         parameters=(_CSRF,),
     ),
@@ -124,6 +127,31 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         ("invalid_room_id", "invalid_action", "invalid_actor", "invalid_ok", "invalid_limit", "invalid_before",
          "invalid_time", "invalid_range", "invalid_format"),
     ),
+    ("GET", "operators"): _read("Who has a key of his own", shapes.OPERATORS),
+    ("POST", "operators"): Operation(
+        "Give somebody a key, which is shown this once", {201: Answer("Made", {JSON: shapes.OPERATOR_MADE})},
+        (*_BODY, "invalid_name", "invalid_role", "too_many_operators"),
+        body=body_of({"name": shapes.PERSON_NAME, "role": shapes.OPERATOR_ROLES}),
+    ),
+    ("POST", "operators/<id>"): _act(
+        "Rename somebody, or change his role", shapes.OPERATOR_CHANGED, "invalid_name", "invalid_role",
+        "nothing_to_change", "no_operator", "operator_revoked", needs_body=True,
+        body={**body_of({}, {"name": shapes.PERSON_NAME, "role": shapes.OPERATOR_ROLES}), "minProperties": 1},
+    ),
+    ("DELETE", "operators/<id>"): _act(
+        "Take somebody's key, with his sessions, streams and links", shapes.OPERATOR_REVOKED, "no_operator",
+        "invalid_purge",
+    ),
+    ("GET", "monitor-tokens"): _read("Links that let others watch", shapes.LINKS),
+    ("POST", "monitor-tokens"): Operation(
+        "Make a link", {201: Answer("Made", {JSON: shapes.LINK_SHOWN})}, (*_BODY, "invalid_label", "too_many_links"),
+        body=body_of({}, {"label": shapes.LABEL}), body_required=False,
+    ),
+    ("DELETE", "monitor-tokens"): _act("End every link", shapes.LINKS_REVOKED),
+    ("POST", "monitor-tokens/<id>/reveal"): _act(
+        "Show a link again", shapes.LINK_SHOWN, "no_link", "link_not_live"
+    ),
+    ("DELETE", "monitor-tokens/<id>"): _act("End one link", shapes.LINKS_REVOKED, "no_link"),
     ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
     ("GET", "history"): Operation(
         "Charts of the last hour",

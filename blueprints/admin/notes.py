@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from app.domain.roles import Role
 from app.services.notes import AUDIT_PARAMETERS, TIMELINE_PARAMETERS, audit_query, is_csv
+from app.services.reduced import reduced_mark
 from blueprints.admin.pieces import CSV_TYPE, csv_headers, in_pieces
 from blueprints.admin.routing import Call, Route, reply
 
@@ -22,7 +23,10 @@ async def audit(call: Call) -> HTTPResponse | None:
 
 async def timeline(call: Call) -> HTTPResponse:
     """Marks of what changed rooms in the last 24 h."""
-    return reply(await call.qm.notes.timeline(call.query))
+    found = await call.qm.notes.timeline(call.query)
+    if call.principal.role < Role.VIEWER:
+        found["items"] = [reduced_mark(mark) for mark in found["items"]]
+    return reply(found)
 
 
 ROUTES: Final = (

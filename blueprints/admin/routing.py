@@ -51,7 +51,14 @@ class Call:
         """Who does the act, as facts and the audit trail keep him."""
         who = self.principal
         address = self.request.ctx.client.address
-        return Actor(who.name, kind=who.kind, role=who.role.word, ip=address, instance=self.qm.runtime.instance_id)
+        return Actor(
+            who.name,
+            kind=who.kind,
+            ident=who.operator_id or None,
+            role=who.role.word,
+            ip=address,
+            instance=self.qm.runtime.instance_id,
+        )
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the body, whatever its Content-Type says; an empty body is ``{}`` (ADM-014, ADM-015)."""

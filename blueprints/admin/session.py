@@ -27,14 +27,14 @@ async def sign_in(request: Request, qm: AppContext) -> HTTPResponse:
     refuse_forgery(request)
     key = _key(parse_object(request.body, max_bytes=BODY_MAX, empty_ok=True))
     holder = await qm.access.sign_in(client, key)
-    value, session = qm.sessions.begin(holder)
+    value, session = await qm.sessions.begin(holder)
     log.info("session_created", actor=holder.name, address=client.address)
     body = {
         "ok": True,
         "kind": session.kind,
         "role": session.role.word,
         "name": session.name,
-        "operatorId": None,
+        "operatorId": session.operator_id or None,
         "expiresAt": session.expires_at,
     }
     return reply(body, headers={"Set-Cookie": session_cookie(value, client, secure=qm.settings.cookie_secure)})
@@ -47,10 +47,10 @@ async def sign_out(request: Request, qm: AppContext) -> HTTPResponse:
     brought = brought_by(request, query_of(request))
     if brought.authorization is None:
         refuse_forgery(request)
-    for session_id in await qm.access.sign_out(brought):
-        qm.live.hear_signed_out(session_id)
-        await qm.rooms.send_hint("signout", session_id)
-        log.info("session_deleted", address=client.address)
+    for session in await qm.access.sign_out(brought):
+        qm.live.hear_signed_out(session.session_id)
+        await qm.rooms.send_hint("signout", session.session_id)
+        log.info("session_deleted", actor=session.name, address=client.address)
     return reply({"ok": True}, headers={"Set-Cookie": cleared_cookie(client, secure=qm.settings.cookie_secure)})
 
 

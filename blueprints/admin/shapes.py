@@ -12,13 +12,13 @@ from app.domain.roles import GROUPS, Role
 from app.domain.room_fields import FIELDS, READ_ONLY, RoomField
 from app.services.fleet_counts import OUTCOMES
 from app.services.history import MEMBERS
+from app.services.reduced import HEALTH_SHOWN
 from app.services.room_object import FIGURES
 from app.services.room_reduced import HIDDEN, RULE_HIDDEN
 from blueprints.openapi.shapes import (
     ANY,
     COUNT,
     FLAG,
-    NULL,
     TEXT,
     TIME,
     Shape,
@@ -197,16 +197,56 @@ ME: Final = struct(
         "via": one_of("bearer", "session"),
         "role": ROLES,
         "name": TEXT,
-        "operatorId": NULL,
-        "linkId": NULL,
+        "operatorId": maybe(TEXT),
+        "linkId": maybe(TEXT),
         "expiresAt": maybe(TIME),
         "can": struct(dict.fromkeys(GROUPS, FLAG)),
     }
 )
 SESSION: Final = struct(
-    {"ok": const(True), "kind": TEXT, "role": ROLES, "name": TEXT, "operatorId": NULL, "expiresAt": TIME}
+    {"ok": const(True), "kind": TEXT, "role": ROLES, "name": TEXT, "operatorId": maybe(TEXT), "expiresAt": TIME}
 )
 SSE_TICKET: Final = struct({"ticket": TEXT, "expiresInSec": COUNT})
+_OPERATOR: Final = struct(
+    {
+        "id": TEXT,
+        "name": TEXT,
+        "role": ROLES,
+        "createdAt": TIME,
+        "createdBy": TEXT,
+        "lastUsedAt": maybe(TIME),
+        "lastUsedIp": maybe(TEXT),
+        "revokedAt": maybe(TIME),
+        "revokedBy": maybe(TEXT),
+        "liveLinks": COUNT,
+    }
+)
+OPERATORS: Final = struct({"operators": listed(_OPERATOR)})
+OPERATOR_MADE: Final = struct({"operator": _OPERATOR, "key": TEXT, "shownOnce": const(True)})
+OPERATOR_CHANGED: Final = struct({"operator": _OPERATOR, "changed": listed(TEXT)})
+OPERATOR_REVOKED: Final = struct(
+    {"ok": const(True), "operator": struct({"id": TEXT, "name": TEXT}), "linksRevoked": COUNT}, {"purged": const(True)}
+)
+OPERATOR_ROLES: Final = one_of("owner", "operator", "viewer")
+PERSON_NAME: Final = {**TEXT, "minLength": 1}
+LABEL: Final = {**TEXT, "maxLength": 80}
+_LINK: Final = struct(
+    {
+        "id": TEXT,
+        "label": TEXT,
+        "createdAt": TIME,
+        "createdBy": TEXT,
+        "createdById": maybe(TEXT),
+        "expiresAt": TIME,
+        "revokedAt": maybe(TIME),
+        "revokedBy": maybe(TEXT),
+        "state": one_of("live", "revoked", "expired"),
+        "lastUsedAt": maybe(TIME),
+    }
+)
+LINKS: Final = struct({"links": listed(_LINK), "live": COUNT, "ttlSec": COUNT})
+LINK_SHOWN: Final = struct({"link": _LINK, "token": TEXT, "url": TEXT})
+LINKS_REVOKED: Final = struct({"ok": const(True), "revoked": COUNT})
 _FIGURE_SUMS: Final = (
     "rooms", "waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute",
     "incidents",
@@ -290,4 +330,10 @@ HEALTH: Final[Shape] = {
     "additionalProperties": True,
 }
 """Blocks whose feature is not in this build are absent; more of them come with it."""
+HEALTH_REDUCED: Final[Shape] = {
+    **struct(dict.fromkeys(HEALTH_SHOWN, ANY) | {"backend": ANY, "incidents": ANY}),
+    "not": {"required": ["pid"]},
+}
+"""What a monitor link reads of it."""
+
 SCHEMAS: Final = {"Room": _room(), "Ticket": TICKET, "AdminHealth": HEALTH}

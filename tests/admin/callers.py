@@ -49,10 +49,10 @@ class Callers:
         """The console's page before signing in."""
         return self.with_key(None, **{"X-QM-CSRF": "1", "Sec-Fetch-Site": "same-origin"})
 
-    def signed_in(self) -> Caller:
-        """The console's page after signing in."""
+    def signed_in(self, key: str = "") -> Caller:
+        """The console's page after signing in with ``key``, ADMIN_KEY by default."""
         page = self.page()
-        answer = page("POST", "/api/admin/session", {"key": self._server.admin_key})
+        answer = page("POST", "/api/admin/session", {"key": key or self._server.admin_key})
         page.http.cookies.clear()
         page.keep_cookie(session_of(answer))
         return page

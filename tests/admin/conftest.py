@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from app.infrastructure.keys import ack_channel, poke_channel
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.migrate import migrate
 from app.infrastructure.postgres import Postgres
+from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Listener, Valkey
 from app.services.commit import CommitWaiter
@@ -24,6 +26,7 @@ from app.services.line import LineService
 from app.services.rooms import RoomService
 from app.services.tickets import TicketLookup
 from tests.admin.callers import TARGET, Caller, Callers, fresh_id
+from tests.admin.desk import Desk
 from tests.harness import Server
 from workers.drainer import RoomList
 
@@ -141,6 +144,44 @@ async def house(valkey_url: str, fresh_prefix: str, fresh_schema: str) -> AsyncI
 async def process(house: House) -> Process:
     """A process of that deployment."""
     return await house.process()
+
+
+@pytest.fixture(scope="session")
+def access_schema(database_url: str) -> str:
+    """Database address with this build's schema, for tests that leave alone what others made in it."""
+    address = f"{database_url}&search_path=t_{secrets.token_hex(4)}"
+
+    async def make() -> None:
+        postgres = Postgres(address)
+        await migrate(postgres)
+        await postgres.close()
+
+    asyncio.run(make())
+    return address
+
+
+@pytest.fixture
+def limiter() -> Iterator[RateLimiter]:
+    table = RateLimiter.create("test", workers=1, max_keys=1000)
+    yield RateLimiter.attach(table.name, 0)
+    table.close()
+
+
+@pytest.fixture
+async def desk(valkey_url: str, access_schema: str, fresh_prefix: str, limiter: RateLimiter) -> AsyncIterator[Desk]:
+    valkey = await Valkey.connect(valkey_url, timeout_ms=2000)
+    postgres = Postgres(access_schema, max_size=3)
+    yield Desk(valkey, postgres, fresh_prefix, limiter)
+    await postgres.close()
+    await valkey.close()
+
+
+@pytest.fixture
+async def cut_off(desk: Desk) -> AsyncIterator[Desk]:
+    """A desk whose Valkey cannot be reached."""
+    valkey = Valkey("unix:///nonexistent/valkey.sock", timeout_ms=200)
+    yield desk.another(valkey=valkey)
+    await valkey.close()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from app.core.settings import Settings
 from app.domain.keyring import Keyring
 from app.domain.principal import OWNER_BY_KEY, Principal
 from app.domain.room import RoomConfig, RoomState
+from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.keys import RoomKeys
@@ -29,6 +30,7 @@ from app.services.admin_health import AdminHealth
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
 from app.services.live import REVOKED, LiveFeed, Stream
+from app.services.people import People
 from app.services.room_object import room_object
 from app.services.sessions import Sessions
 from app.services.undeclared import UndeclaredPeers
@@ -46,12 +48,22 @@ class Desk:
         self.process = process
         self.table = RateLimiter.create("test", workers=1, max_keys=1000)
         keyring = Keyring("s" * 32)
+        self.limiter = RateLimiter.attach(self.table.name, 0)
+        people = People(
+            AccessStore(house.postgres),
+            resync_ms=5000,
+            changes=self.limiter.counters,
+            send_hint=process.rooms.send_hint,
+        )
         self.sessions = Sessions(
-            keyring=keyring, admin_key=Secret("k" * 16), store=AdminStore(valkey, process.prefix), now=live.wall_ms
+            keyring=keyring,
+            admin_key=Secret("k" * 16),
+            store=AdminStore(valkey, process.prefix),
+            people=people,
+            now=live.wall_ms,
         )
         settings = Settings(workers=1)
         runtime = Runtime(settings, "", "", "i:test", self.table.name, live.wall_ms(), 1, True)
-        self.limiter = RateLimiter.attach(self.table.name, 0)
         undeclared = UndeclaredPeers(self.limiter, settings)
         self.health = AdminHealth(
             runtime=runtime,
@@ -66,7 +78,9 @@ class Desk:
             connections=ConnectionCap(self.limiter, settings),
             fleet=FleetCounts(VisitorCounts(), CounterBoard(valkey, process.prefix, "i:test", 0)),
         )
-        self.feed = LiveFeed(rooms=process.service, health=self.health, sessions=self.sessions, workers=1)
+        self.feed = LiveFeed(
+            rooms=process.service, health=self.health, sessions=self.sessions, people=people, workers=1
+        )
 
     async def open(self, principal: Principal = OWNER_BY_KEY) -> Stream:
         """A stream; the feed's own clock stands still."""
@@ -278,11 +292,15 @@ async def test_streams_have_a_cap_and_free_their_place(desk: Desk) -> None:
 
 
 async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
-    cookie, session = desk.sessions.begin(OWNER_BY_KEY)
-    _, other = desk.sessions.begin(OWNER_BY_KEY)
+    cookie, session = await desk.sessions.begin(OWNER_BY_KEY)
+    _, other = await desk.sessions.begin(OWNER_BY_KEY)
     ended, kept, by_key = await desk.open(session), await desk.open(other), await desk.open()
     elsewhere = Sessions(
-        keyring=Keyring("s" * 32), admin_key=Secret("k" * 16), store=desk.sessions._store, now=live.wall_ms
+        keyring=Keyring("s" * 32),
+        admin_key=Secret("k" * 16),
+        store=desk.sessions._store,
+        people=desk.sessions._people,
+        now=live.wall_ms,
     )
     await elsewhere.end([cookie])
     for stream in (ended, kept, by_key):
@@ -298,7 +316,7 @@ async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
 
 
 async def test_an_expired_session_loses_its_stream(desk: Desk) -> None:
-    _, session = desk.sessions.begin(OWNER_BY_KEY)
+    _, session = await desk.sessions.begin(OWNER_BY_KEY)
     stream = await desk.open(session)
     await stream.next()
     desk.sessions._now = lambda: live.wall_ms() + 12 * 3600 * 1000
@@ -312,7 +330,7 @@ async def test_an_expired_session_loses_its_stream(desk: Desk) -> None:
 async def test_a_stream_that_cannot_be_confirmed_stays_for_a_while_and_ends_without_revoked(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, session = desk.sessions.begin(OWNER_BY_KEY)
+    _, session = await desk.sessions.begin(OWNER_BY_KEY)
     stream = await desk.open(session)
     await stream.next()
     gone = Valkey("unix:///nonexistent.sock", timeout_ms=100)

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from app.core.secret import Secret
+from app.domain.from_tokens import FromTokens
 from app.domain.keyring import Keyring, Purpose
+from app.domain.monitor_tokens import MonitorTokens
+from app.domain.operators import MonitorLink
 from app.domain.principal import OWNER_BY_KEY
 from app.domain.tokens import Cause, Claims, SignedTokens, VisitorTokens
 from app.services.sessions import Bad, Sessions
@@ -28,23 +31,28 @@ class NobodySignedOut:
 
 
 def sessions(keyring: Keyring) -> Sessions:
-    return Sessions(keyring=keyring, admin_key=ADMIN_KEY, store=NobodySignedOut(), now=lambda: NOW)  # type: ignore[arg-type]
+    return Sessions(
+        keyring=keyring,
+        admin_key=ADMIN_KEY,
+        store=NobodySignedOut(),  # type: ignore[arg-type]
+        people=None,  # type: ignore[arg-type] - ADMIN_KEY has no record
+        now=lambda: NOW,
+    )
 
 
-def kinds(keyring: Keyring) -> dict[str, tuple[Purpose, str]]:
-    """A well made token of every kind, as its own maker makes it or will make it."""
+async def kinds(keyring: Keyring) -> dict[str, tuple[Purpose, str]]:
+    """A well made token of every kind, as its own maker makes it."""
     visitor = SignedTokens(keyring, Purpose.VISITOR)
-    monitor = {"scope": "monitor", "id": "m1", "iat": NOW, "exp": NOW + 1000}
-    origin = {"scope": "from", "room": "shop", "gen": 3, "ticket": 42, "iat": NOW}
+    link = MonitorLink("m_7c1e0b52", "", NOW, "ADMIN_KEY", None, NOW + 1000)
     return {
         "ticket": (
             Purpose.VISITOR,
             VisitorTokens(keyring, max_age_sec=86400, cookie_max_age_sec=86400).sign("shop", 3, 42, NOW),
         ),
         "handle": (Purpose.VISITOR, visitor.sign({"room": "shop", "gen": 3, "handle": HANDLE, "iat": NOW})),
-        "from": (Purpose.VISITOR, visitor.sign(origin)),
-        "monitor": (Purpose.MONITOR, SignedTokens(keyring, Purpose.MONITOR).sign(monitor)),
-        "session": (Purpose.SESSION, sessions(keyring).begin(OWNER_BY_KEY)[0]),
+        "from": (Purpose.VISITOR, FromTokens(keyring).sign("shop", bytes(16), NOW)),
+        "monitor": (Purpose.MONITOR, MonitorTokens(keyring).sign(link, NOW)),
+        "session": (Purpose.SESSION, (await sessions(keyring).begin(OWNER_BY_KEY))[0]),
     }
 
 
@@ -62,20 +70,32 @@ async def console_door(keyring: Keyring, token: str) -> str:
     return found.name.lower() if isinstance(found, Bad) else "session"
 
 
+async def monitor_door(keyring: Keyring, token: str) -> str:
+    """What is taken for a monitor link."""
+    return "monitor" if MonitorTokens(keyring).read(token, NOW) == "m_7c1e0b52" else "refused"
+
+
+async def from_door(keyring: Keyring, token: str) -> str:
+    """What a connector's visitor may bring along."""
+    return "from" if FromTokens(keyring).read(token, "shop", NOW) else "refused"
+
+
 DOORS: dict[str, tuple[Any, Purpose, set[str]]] = {
     "visitor": (visitor_door, Purpose.VISITOR, {"ticket", "handle"}),
     "console": (console_door, Purpose.SESSION, {"session"}),
+    "monitor": (monitor_door, Purpose.MONITOR, {"monitor"}),
+    "from": (from_door, Purpose.VISITOR, {"from"}),
 }
 
 
-@pytest.mark.req("ENG-086", "CFG-149")
+@pytest.mark.req("ENG-086", "CFG-149", "ENG-292")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", ["ticket", "handle", "from", "monitor", "session"])
 @pytest.mark.parametrize("sign_v2", FORMS)
 async def test_each_kind_of_token_opens_its_own_door_only(kind: str, door: str, sign_v2: bool) -> None:
     """Legacy by what the payload says, v2 by the key of its purpose too; whether the present or the previous key."""
     keyring = Keyring(SECRET, sign_v2=sign_v2)
-    purpose, token = kinds(keyring)[kind]
+    purpose, token = (await kinds(keyring))[kind]
     enter, door_purpose, own = DOORS[door]
 
     for verifier in (keyring, Keyring(PREVIOUS, SECRET), Keyring(SECRET, sign_v2=not sign_v2)):
@@ -83,8 +103,8 @@ async def test_each_kind_of_token_opens_its_own_door_only(kind: str, door: str, 
 
         if kind in own:
             assert taken_for == kind
-        elif door == "console":
-            assert taken_for == "forged"
+        elif door != "visitor":
+            assert taken_for == ("forged" if door == "console" else "refused")
         elif sign_v2 and purpose is not door_purpose:
             assert taken_for == Cause.BAD_SIGNATURE
         else:
@@ -119,7 +139,7 @@ async def test_the_console_takes_no_payload_with_a_missing_foreign_or_ill_typed_
 ) -> None:
     keyring = Keyring(SECRET, sign_v2=sign_v2)
     signed = SignedTokens(keyring, Purpose.SESSION)
-    payload = signed.open(sessions(keyring).begin(OWNER_BY_KEY)[0])
+    payload = signed.open((await sessions(keyring).begin(OWNER_BY_KEY))[0])
     assert isinstance(payload, dict)
     assert await console_door(keyring, signed.sign(payload)) == "session"
     for name, value in change.items():
@@ -127,3 +147,26 @@ async def test_the_console_takes_no_payload_with_a_missing_foreign_or_ill_typed_
         changed = without if value is None and name in payload else {**payload, name: value}
 
         assert await console_door(keyring, signed.sign(changed)) == "forged"
+
+
+@pytest.mark.parametrize("sign_v2", FORMS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scope": "session"}, {"scope": None}, {"link": None}, {"link": 5}, {"link": "m_7C1E0B52"}, {"link": ""},
+        {"iat": None}, {"iat": "1"}, {"iat": NOW + 60_001}, {"exp": None}, {"exp": True}, {"exp": NOW}, {"ticket": 1},
+        {"room": "shop"}, {"handle": HANDLE},
+    ],
+)  # fmt: skip
+async def test_no_link_opens_by_a_payload_with_a_missing_foreign_or_ill_typed_member(
+    change: dict[str, Any], sign_v2: bool
+) -> None:
+    keyring = Keyring(SECRET, sign_v2=sign_v2)
+    signed = SignedTokens(keyring, Purpose.MONITOR)
+    payload = signed.open((await kinds(keyring))["monitor"][1])
+    assert isinstance(payload, dict)
+    for name, value in change.items():
+        without = {member: payload[member] for member in payload if member != name}
+        changed = without if value is None else {**payload, name: value}
+
+        assert await monitor_door(keyring, signed.sign(changed)) == "refused"
