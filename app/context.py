@@ -26,6 +26,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.page_files import PageFiles
+from app.infrastructure.pages_seen import PagesSeen
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
@@ -42,6 +43,7 @@ from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
 from app.services.history import History
 from app.services.hour_keeper import HourKeeper
+from app.services.install_check import InstallCheck
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
@@ -81,6 +83,7 @@ class AppContext:
     tickets: TicketLookup
     notes: Notes
     history: History
+    install_check: InstallCheck
     sessions: Sessions
     access: Access
     people: People
@@ -121,6 +124,7 @@ class AppContext:
             counts=self.visitor.counts,
             engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)),
             fleet=self.fleet_counts,
+            pages=PagesSeen(valkey, settings.valkey_prefix),
         )
         await tally.start()
         closing.push_async_callback(tally.stop)
@@ -220,6 +224,7 @@ class AppContext:
             fleet_counts=fleet,
             room_service=room_service,
             notes=Notes(NotesStore(postgres), rooms),
+            install_check=InstallCheck(rooms=room_service, pages=PagesSeen(valkey, prefix)),
             history=History(rooms=rooms, store=ChartStore(valkey, prefix)),
             line_service=LineService(
                 service=room_service,

@@ -7,11 +7,14 @@ piling up, and takes part in leading (leader.py).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import structlog
 
+from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.notes import rebuilt_note
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
@@ -20,7 +23,8 @@ from app.infrastructure.keys import ack_channel, control_channel, rooms_key
 from app.infrastructure.lua_bundle import engine_bundle
 from app.infrastructure.lua_libraries import NOTE_SEC, LuaLibraries
 from app.infrastructure.lua_loader import LuaLoader
-from app.infrastructure.rebuild import Rebuilder
+from app.infrastructure.notes_store import NotesStore
+from app.infrastructure.rebuild import Rebuilder, Rebuilt
 from app.infrastructure.valkey import Valkey
 from app.services.checkpoints import Checkpoints
 from app.services.draws import Draws
@@ -107,6 +111,11 @@ def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recove
         await valkey.execute("SADD", rooms_key(prefix), room)
         await valkey.execute("PUBLISH", control_channel(prefix), f"room {room}")
 
+    async def note_rebuilt(room: RoomId, rebuilt: Rebuilt) -> None:
+        mark = rebuilt_note(wall_ms(), facts=rebuilt.head.seq, tickets=rebuilt.tickets, seconds=rebuilt.seconds)
+        with contextlib.suppress(StorageUnavailable):  # a mark for people: the room answers without it
+            await NotesStore(background.postgres).add_mark(room, mark)
+
     return Recovery(
         journal=Journal(background.postgres),
         live=jobs,
@@ -115,4 +124,5 @@ def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recove
         publish=lambda text: valkey.execute("PUBLISH", ack_channel(prefix), text),
         announce=announce,
         resync_sec=background.settings.resync_ms / 1000,
+        noted=note_rebuilt,
     )

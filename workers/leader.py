@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.infrastructure.block_counts import BlockCounts
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
 from app.infrastructure.engine_jobs import EngineJobs
@@ -16,6 +17,7 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.wishes import WishStore
 from app.services.activation import Activation
+from app.services.block_marks import BlockMarks
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
 from app.services.notify import AddressDigest
@@ -65,6 +67,11 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         ),
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
         OldMarks(NotesStore(background.postgres)),
+        BlockMarks(
+            rooms=rooms,
+            counts=BlockCounts(background.valkey, prefix, loader),
+            notes=NotesStore(background.postgres),
+        ),
         HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     ]
     if settings.offers_mail and settings.smtp_url and settings.smtp_from:

@@ -32,6 +32,8 @@ _ALWAYS: Final = frozenset(
 )  # fmt: skip
 _PROMOTED: Final = FactType.PROMOTED.value
 _FLUSH: Final = PromotedBy.FLUSH.value
+AUTOMATIC_MARKS: Final = frozenset({"activation", "autotune", "draw", "protection_block", "rebuilt"})
+"""Kinds of marks of what no person did."""
 _BY_AT: Final = HEAD.size
 """Where an element of type ``promoted`` says by what."""
 
@@ -162,6 +164,18 @@ _NOTES: Final[dict[int, Callable[[int, Any, bytes, Mapping[str, Any]], Sequence[
 def _tail(body: bytes, fact: Promoted | Ejected | Purged) -> bytes:
     """The end of a packed body: the actor's name, which the fact has, and what stands behind it."""
     return body[len(encode_body(fact)) - len(fact.actor.encode()) :]
+
+
+def blocked_note(at: int, number: int) -> Note:
+    """What bot protection refused in the minute that began at ``at`` (ADM-197)."""
+    text = f"{number} newcomer{'' if number == 1 else 's'} refused by bot protection"
+    return Note(at, Actor(SYSTEM, kind=SYSTEM), "", "", "protection_block", text)
+
+
+def rebuilt_note(at: int, *, facts: int, tickets: int, seconds: float) -> Note:
+    """A room that was lost is there again."""
+    text = f"rebuilt from {facts} facts of the journal with {tickets} tickets in {seconds:.1f} s"
+    return Note(at, Actor(SYSTEM, kind=SYSTEM), "", "", "rebuilt", text)
 
 
 def _state(number: int) -> str:

@@ -211,6 +211,11 @@ def origins_key(prefix: str) -> str:
     return prefix + "origins"
 
 
+def pages_key(prefix: str) -> str:
+    """Sorted set of all rooms: ``<room> <origin> <version of the tag>`` → ms of the last check."""
+    return prefix + "pages"
+
+
 def poke_channel(prefix: str) -> str:
     """Channel on which a room that has a fact to journal is named."""
     return prefix + "poke"
@@ -244,6 +249,11 @@ def leader_epoch(prefix: str) -> str:
 def sites_key(prefix: str) -> str:
     """Hash: ``s`` and the address of a site → how it answers; ``k`` and the address → its latest knocks."""
     return prefix + "sites"
+
+
+def blocks_told_key(prefix: str) -> str:
+    """Hash: room id → generation, and newcomers refused in it that the timeline has told of."""
+    return prefix + "blocks-told"
 
 
 def autotune_key(prefix: str) -> str:

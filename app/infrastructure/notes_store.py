@@ -13,7 +13,7 @@ import structlog
 import ujson
 
 from app.core.ids import RoomId
-from app.domain.facts import UnknownFact
+from app.domain.facts import FactType, UnknownFact
 from app.domain.notes import Note, notes_of
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
@@ -61,10 +61,20 @@ async def note(link: PooledLink, room: RoomId, row: tuple[int, int, int, bytes],
         return
     if notes:
         await link.execute(QUERIES["notes_audit"], *_audit_columns(notes), room)
+    if kind == FactType.ROOM_DELETED:
+        await link.execute(QUERIES["notes_room_gone"], room)
     marks = [each for each in notes if each.mark]
     if marks:
-        columns = [[each.at for each in marks], [each.mark for each in marks], [each.text for each in marks]]
-        await link.execute(QUERIES["notes_marks"], *columns, [str(each.actor) for each in marks], room)
+        await link.execute(QUERIES["notes_marks"], *_mark_columns(marks), room)
+
+
+def _mark_columns(marks: Sequence[Note]) -> list[list[Any]]:
+    return [
+        [mark.at for mark in marks],
+        [mark.mark for mark in marks],
+        [mark.text for mark in marks],
+        [str(mark.actor) for mark in marks],
+    ]
 
 
 def _audit_columns(notes: Sequence[Note]) -> list[list[Any]]:
@@ -96,6 +106,10 @@ class NotesStore:
         """Marks of a room, or of all, oldest first."""
         rows = await self._postgres.fetch(QUERIES["notes_read_marks"], room, start, end, MARKS_MAX)
         return [dict(row) for row in rows]
+
+    async def add_mark(self, room: RoomId, mark: Note) -> None:
+        """A mark of what is no fact of the room; one of the same kind and time is there once."""
+        await self._postgres.execute(QUERIES["notes_mark_once"], room, mark.at, mark.mark, mark.text, str(mark.actor))
 
     async def drop_marks(self, before: int) -> bool:
         """Delete some marks older than ``before``; True = there may be more."""

@@ -13,10 +13,13 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoRoom
 from app.core.ids import RoomId
+from app.domain.actor import SYSTEM
 from app.domain.csv_text import csv_line, iso_time
 from app.domain.field_checks import is_plain_text
+from app.domain.notes import AUTOMATIC_MARKS
 from app.infrastructure.notes_store import KEPT_MS, AuditQuery, NotesStore
 from app.infrastructure.room_directory import RoomDirectory
+from app.services.room_reduced import A_PERSON
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
@@ -53,15 +56,18 @@ class Notes:
             if len(rows) < LIMIT_MAX:
                 return
 
-    async def timeline(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Marks of one room, or of all, of the last 24 h (ADM-195)."""
+    async def timeline(self, parameters: Mapping[str, str], *, with_names: bool = True) -> dict[str, Any]:
+        """Marks of one room, or of all, of the last 24 h (ADM-195).
+
+        Without names every person is ``operator`` (ADM-242).
+        """
         room = parameters.get("roomId")
         start, end = _span(parameters)
         if room is not None and await self._rooms.find(room) is None:
             raise NoRoom
         oldest = wall_ms() - KEPT_MS
         rows = await self._store.marks(None if room is None else RoomId(room), max(oldest, start or 0), end)
-        return {"items": [_mark(row) for row in rows]}
+        return {"items": [_mark(row, with_name=with_names) for row in rows]}
 
 
 def audit_query(parameters: Mapping[str, str]) -> AuditQuery:
@@ -152,14 +158,15 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _mark(row: Mapping[str, Any]) -> dict[str, Any]:
+def _mark(row: Mapping[str, Any], *, with_name: bool) -> dict[str, Any]:
+    anybody = SYSTEM if row["kind"] in AUTOMATIC_MARKS else A_PERSON
     return {
         "id": str(row["id"]),
         "ts": row["ts"],
         "roomId": row["room"],
         "kind": row["kind"],
         "text": row["text"],
-        "actor": row["actor"],
+        "actor": row["actor"] if with_name else anybody,
     }
 
 

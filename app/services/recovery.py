@@ -21,7 +21,7 @@ from app.domain.facts import UnknownFact
 from app.domain.fold import BrokenJournal
 from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
-from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder
+from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder, Rebuilt
 
 RETRY_SEC: Final = (5.0, 60.0)
 """First and longest pause before a rebuild that failed is tried again (FLT-090)."""
@@ -108,7 +108,10 @@ class Recovery:
         publish: Callable[[str], Awaitable[None]],
         announce: Callable[[RoomId], Awaitable[None]],
         resync_sec: float,
+        noted: Callable[[RoomId, Rebuilt], Awaitable[None]] | None = None,
     ) -> None:
+        """``noted`` hears of each room that was rebuilt."""
+        self._noted = noted
         self._journal = journal
         self._live = live
         self._rebuilder = rebuilder
@@ -297,6 +300,8 @@ class Recovery:
             seconds=round(rebuilt.seconds, 2),
         )
         await self._announce(room)
+        if self._noted is not None:
+            await self._noted(room, rebuilt)
 
     async def _wanted(self, room: RoomId) -> Head | None:
         """Head of a room that still has to be rebuilt."""

@@ -1,15 +1,13 @@
-"""What a monitor link sees of health and timeline: a link is meant to leave the team (05, section 16).
+"""What a monitor link sees of health: a link is meant to leave the team (05, section 16).
 
 Health is built from a list of what may be seen, so that a new block is hidden until somebody decides otherwise.
-Not here: rooms (room_reduced.py). Source: ADM-238, ADM-240, ADM-242.
+Not here: rooms (room_reduced.py), the timeline (notes.py). Source: ADM-238, ADM-240.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-
-from app.domain.actor import SYSTEM
 
 HEALTH_SHOWN: Final = ("ready", "status", "version", "startedAt", "uptimeSec", "leader", "rooms")
 _BACKEND_SHOWN: Final = ("store", "valkey", "recoveringRooms", "ok")
@@ -27,16 +25,6 @@ def reduced_health(report: Mapping[str, Any]) -> dict[str, Any]:
     shown["backend"] = {name: report["backend"][name] for name in _BACKEND_SHOWN if name in report["backend"]}
     shown["incidents"] = [_incident(one) for one in report["incidents"]]
     return shown
-
-
-def reduced_mark(mark: Mapping[str, Any]) -> dict[str, Any]:
-    """A mark of the timeline without the name of a person."""
-    return {**mark, "actor": nameless(mark["actor"])}
-
-
-def nameless(actor: object) -> str | None:
-    """``operator`` or ``system`` in the place of a name."""
-    return None if actor is None else SYSTEM if actor == SYSTEM else "operator"
 
 
 def _incident(one: Mapping[str, Any]) -> dict[str, Any]:

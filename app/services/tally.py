@@ -14,9 +14,11 @@ from typing import Final
 
 import structlog
 
+from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.infrastructure.engine_counts import EngineCounts, RoomTally
+from app.infrastructure.pages_seen import PagesSeen
 from app.services.fleet_counts import FleetCounts
 from app.services.visitor_counts import MAX_ORIGIN_PAIRS, VisitorCounts
 
@@ -34,10 +36,13 @@ class Tally:
         counts: VisitorCounts,
         engine: EngineCounts,
         fleet: FleetCounts | None = None,
+        pages: PagesSeen | None = None,
         every_sec: float = EVERY_SEC,
     ) -> None:
-        """``fleet``: what shows the counts of the instance; None = nobody asks for them."""
+        """``fleet``: what shows the counts of the instance, ``pages``: where pages are noted from which checks came;
+        None = nobody asks for them."""
         self._fleet = fleet
+        self._pages = pages
         self._counts = counts
         self._engine = engine
         self._every_sec = every_sec
@@ -63,6 +68,7 @@ class Tally:
         """Add everything counted since the last time. Raises StorageUnavailable; nothing is lost by it."""
         await self._rooms()
         await self._origins()
+        await self._note_pages()
         if self._fleet is not None:
             await self._fleet.hand_over()
 
@@ -105,3 +111,13 @@ class Tally:
         if news := counted - self._sent_origins:
             await self._engine.add_origins(news, limit=MAX_ORIGIN_PAIRS)
             self._sent_origins = counted
+
+    async def _note_pages(self) -> None:
+        pages, self._counts.pages = self._counts.pages, set()
+        if self._pages is None or not pages:
+            return
+        try:
+            await self._pages.add(pages, wall_ms())
+        except BaseException:
+            self._counts.pages |= pages
+            raise

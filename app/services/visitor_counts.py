@@ -92,6 +92,8 @@ class VisitorCounts:
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
         self.refused_at: dict[tuple[str, str], int] = {}
         """When a check of each of these pairs was last refused (epoch ms)."""
+        self.pages: set[tuple[str, bytes, str | None]] = set()
+        """Room, origin and version of the tag of checks since they were last handed over; at most 500."""
         self.unknown_rooms: dict[str, tuple[int, int]] = {}
         """Checks of ids that no room has, and when the last one was (epoch ms); the latest 50 ids, latest last."""
         self.rejected_tokens: Counter[Cause] = Counter()
@@ -138,6 +140,11 @@ class VisitorCounts:
         for key, (number, at) in rules.items():
             more, later = self.rules.get(key, (0, at))
             self.rules[key] = (number + more, later)
+
+    def page_seen(self, room_id: str, origin: bytes | None, tag: str | None) -> None:
+        """A direct check came from a page whose origin the room's tag policy covers."""
+        if origin is not None and len(self.pages) < MAX_ORIGIN_PAIRS:
+            self.pages.add((room_id, origin, tag))
 
     def unknown_room(self, room_id: str) -> None:
         """A check of a room that there is not; what was made up pushes out only what was asked for longest ago."""

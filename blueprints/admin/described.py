@@ -38,6 +38,8 @@ _SCHEDULE: Final[dict[str, Shape]] = {
 _TIME_TEXT: Final = "Epoch ms, or ISO 8601 with a zone."
 _QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
     "ref": ("Ref that a visitor read out.", TEXT),
+    "url": ("Full address of the page.", TEXT),
+    "origin": ("Origin the tag runs on, when it is not that of the page.", TEXT),
     "q": ("Number or ref, whatever he read out.", TEXT),
     "roomId": ("Of this room.", TEXT),
     "action": ("Of this action.", TEXT),
@@ -120,6 +122,9 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "rooms/<id>/rules/test"): _act(
         "Which rule would win?", shapes.TRIAL, "no_room", "invalid_url", "invalid_rules", needs_body=True,
         body=body_of({"url": TEXT}, {"rules": shapes.setting(BY_NAME["rules"], answered=False)}),
+    ),
+    ("GET", "rooms/<id>/install-check"): _read(
+        "Does the browser tag work on this page?", shapes.INSTALL, "no_room", "invalid_url", "invalid_origin"
     ),
     ("GET", "audit"): Operation(
         "Who did what, newest first",

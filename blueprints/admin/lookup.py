@@ -1,4 +1,4 @@
-"""Questions about a room that change nothing: a visitor's ticket, a trial of its rules (05, sections 11 and 12)."""
+"""Questions about a room that change nothing: a visitor's ticket, its rules, a page (05, sections 11 and 12)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ async def test_rules(call: Call) -> HTTPResponse:
     return reply(await try_rules(call.qm.room_service, call.args[0], call.body()))
 
 
+async def check_install(call: Call) -> HTTPResponse:
+    """``?url=…[&origin=…]``: whether the browser tag works on this page, by settings and by what has arrived."""
+    return reply(await call.qm.install_check.look(call.args[0], call.query))
+
+
 ROUTES: Final = (
+    Route("GET", "rooms/<id>/install-check", check_install, role=Role.VIEWER, query=frozenset({"url", "origin"})),
     Route("GET", "rooms/<id>/tickets", find_ticket, role=Role.VIEWER, query=frozenset({"ref", "q"})),
     Route("GET", "rooms/<id>/tickets/<n>", read_ticket, role=Role.VIEWER),
     Route("POST", "rooms/<id>/rules/test", test_rules, role=Role.VIEWER),

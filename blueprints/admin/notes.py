@@ -8,7 +8,6 @@ from sanic.response import HTTPResponse
 
 from app.domain.roles import Role
 from app.services.notes import AUDIT_PARAMETERS, TIMELINE_PARAMETERS, audit_query, is_csv
-from app.services.reduced import reduced_mark
 from blueprints.admin.pieces import CSV_TYPE, csv_headers, in_pieces
 from blueprints.admin.routing import Call, Route, reply
 
@@ -23,10 +22,7 @@ async def audit(call: Call) -> HTTPResponse | None:
 
 async def timeline(call: Call) -> HTTPResponse:
     """Marks of what changed rooms in the last 24 h."""
-    found = await call.qm.notes.timeline(call.query)
-    if call.principal.role < Role.VIEWER:
-        found["items"] = [reduced_mark(mark) for mark in found["items"]]
-    return reply(found)
+    return reply(await call.qm.notes.timeline(call.query, with_names=call.principal.role > Role.MONITOR))
 
 
 ROUTES: Final = (

@@ -191,6 +191,22 @@ TRIAL: Final = struct(
         "warnings": listed(WARNING),
     }
 )
+INSTALL: Final = struct(
+    {
+        "roomId": TEXT,
+        "origin": TEXT,
+        "url": TEXT,
+        "tagAllowed": FLAG,
+        "returnAllowed": FLAG,
+        "covered": FLAG,
+        "rule": maybe(TEXT),
+        "lastCheckAt": maybe(TIME),
+        "tagVersion": maybe(TEXT),
+        "refusedChecks": COUNT,
+        "findings": listed(struct({"code": TEXT, "text": TEXT})),
+        "fix": maybe(struct({"tagOrigins": _ORIGINS})),
+    }
+)
 ME: Final = struct(
     {
         "kind": TEXT,

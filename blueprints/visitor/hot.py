@@ -90,12 +90,14 @@ class CheckRoute:
             is_covered = origin is not None and room.allows_tag(origin)
             if origin is not None and not is_covered:
                 self._refuse_origin(request, room, origin)
-            visitor, url = _asked(request, room.id)
+            visitor, url, tag = _asked(request, room.id)
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
                 is_alike = self._visitor.undeclared.is_marked(request.client)
                 answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
+                if is_covered:
+                    self._visitor.counts.page_seen(room.id, origin, tag)
             block = _cors_block(origin) if origin is not None and is_covered else b""
             return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
@@ -179,22 +181,26 @@ class JoinRoute:
         return HotReply(200, answer.body, answer.cookies, ())
 
 
-def _asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]:
-    """Who checks which page. The visitor's text never makes a 400, only a wrong shape does (VIS-120).
+_Asked = tuple[Visitor, str | None, str | None]
+
+
+def _asked(request: HotRequest, room_id: str) -> _Asked:
+    """Who checks which page, and the version of his tag. The visitor's text never makes a 400, only a wrong shape does
+    (VIS-120).
 
     A page that stays open asks the very same again and again, so what was asked is kept with its header lines.
     """
     if len(request.body) + len(request.query_bytes) > _ASKED_MAX_BYTES:
         return _read_asked(request, room_id)
     key = (room_id, request.method, request.query_bytes, request.body)
-    asked: tuple[Visitor, str | None] | None = request.reading.memo.get(key)
+    asked: _Asked | None = request.reading.memo.get(key)
     if asked is None:
         asked = _read_asked(request, room_id)
         request.reading.conclude(key, asked)
     return asked
 
 
-def _read_asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]:
+def _read_asked(request: HotRequest, room_id: str) -> _Asked:
     sent: Mapping[str, str | None] = request.query
     door = None
     if request.method == "POST":
@@ -202,7 +208,8 @@ def _read_asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None]
         door = sent.get("doorKey")
     if not door and b"x-qm-door-key" in request.headers:
         door = request.header(b"x-qm-door-key")
-    return visitor_of(request, room_id, sent.get("token"), (door,) if door else ()), sent.get("url")
+    visitor = visitor_of(request, room_id, sent.get("token"), (door,) if door else ())
+    return visitor, sent.get("url"), sent.get("tag")
 
 
 def public_host(ctx: AppContext) -> bytes:

@@ -7,13 +7,17 @@ from typing import Any
 import asyncpg
 import pytest
 
+from app.core.clock import wall_ms
 from app.core.ids import RoomId
 from app.domain.actor import Actor
 from app.domain.automation import AutoActivate
 from app.domain.facts import FactType
+from app.domain.notes import blocked_note, rebuilt_note
 from app.infrastructure.engine_auto import Switched, Tuning
 from app.infrastructure.journal import Batch
 from app.infrastructure.notes_store import AuditQuery, NotesStore
+from app.infrastructure.room_directory import RoomDirectory
+from app.services.notes import Notes
 from tests.journal.history import advance
 from tests.journal.house import House
 
@@ -185,6 +189,56 @@ async def test_it_notes_a_deleted_room_and_its_successor(house: House) -> None:
     await house.admin.delete(SHOP, actor=ANN)
 
     assert told(await audit(house))[1:] == [("room.delete", "", "Ann")]
+
+
+@pytest.mark.req("ADM-166")
+async def test_the_timeline_of_a_room_ends_with_it_and_the_trail_and_journal_do_not(house: House) -> None:
+    await house.create("shop")
+    await house.create("other")
+    await house.admin.update(SHOP, {"rate_per_minute": 5}, actor=ANN)
+    await house.drain("other")
+    assert len(await marks(house)) == 3
+
+    await house.admin.delete(SHOP, actor=ANN)
+
+    assert await marks(house) == [("settings", "room created", "test")]
+    assert [entry[0] for entry in told(await audit(house))] == [
+        "room.create",
+        "room.create",
+        "room.rate",
+        "room.delete",
+    ]
+    facts = await house.postgres.fetch("SELECT type FROM events WHERE room = 'shop' ORDER BY seq")
+    assert [row["type"] for row in facts] == [FactType.ROOM_CREATED, FactType.ROOM_UPDATED, FactType.ROOM_DELETED]
+
+
+@pytest.mark.req("ADM-242")
+async def test_whoever_must_not_read_names_reads_operator_or_system(house: House) -> None:
+    await house.create("shop")
+    await house.admin.update(SHOP, {"rate_per_minute": 5}, actor=ANN)
+    await house.admin.update(SHOP, {"state": 1}, actor=Actor("system", kind="operator"))
+    await house.drain("shop")
+    store = NotesStore(house.postgres)
+    for mark in (blocked_note(wall_ms(), 2), rebuilt_note(wall_ms(), facts=3, tickets=1, seconds=0.25)):
+        await store.add_mark(SHOP, mark)
+    rooms = RoomDirectory(
+        postgres=house.postgres, live=house.admin, valkey=house.valkey, prefix=house.prefix, resync_ms=60_000
+    )
+    notes = Notes(store, rooms)
+
+    named = (await notes.timeline({"roomId": "shop"}))["items"]
+    nameless = (await notes.timeline({}, with_names=False))["items"]
+
+    assert [(item["kind"], item["actor"]) for item in named] == [
+        ("settings", "test"),
+        ("rate", "Ann"),
+        ("state", "system"),
+        ("protection_block", "system"),
+        ("rebuilt", "system"),
+    ]
+    assert [item["actor"] for item in nameless] == ["operator", "operator", "operator", "system", "system"]
+    assert [{**item, "actor": ""} for item in nameless] == [{**item, "actor": ""} for item in named]
+    assert named[-1]["text"] == "rebuilt from 3 facts of the journal with 1 tickets in 0.2 s"
 
 
 async def test_it_drops_marks_of_the_day_before(house: House) -> None:

@@ -11,6 +11,7 @@ import pytest
 from app.core.ids import RoomId
 from app.infrastructure.engine_results import ViewState
 from app.infrastructure.journal import Head
+from app.infrastructure.rebuild import Rebuilt
 from app.services import recovery
 from app.services.recovery import RebuildRequests, judge
 from tests.journal.house import House, holder, until
@@ -55,6 +56,26 @@ async def running(house: House) -> AsyncIterator[House]:
     yield house
     stop.set()
     await asyncio.wait_for(task, 10)
+
+
+async def test_it_tells_of_each_room_it_rebuilt(running: House) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    async def noted(room: RoomId, rebuilt: Rebuilt) -> None:
+        told.append((room, rebuilt.head.seq, rebuilt.tickets))
+
+    running.recovery._noted = noted
+    await running.create("shop")
+    await running.join("shop", 1)
+    await running.drain("shop")
+    await running.lose_everything()
+    running.recovery.ask(SHOP)
+    await until(lambda: mended(running))
+
+    async def is_told() -> bool:
+        return told == [("shop", 2, 1)]
+
+    await until(is_told)
 
 
 async def mended(house: House) -> bool:

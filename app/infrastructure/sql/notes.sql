@@ -56,3 +56,18 @@ WITH old AS (
 DELETE FROM timeline
 USING old
 WHERE timeline.id = old.id;
+
+-- name: notes_mark_once
+-- Add a mark to the timeline of room $1, unless it has one of the same kind and time.
+INSERT INTO timeline (ts, room, kind, text, actor)
+SELECT $2::bigint, $1::text, $3::text, $4::text, $5::text
+WHERE NOT EXISTS (
+    SELECT 1
+    FROM timeline
+    WHERE room = $1 AND ts = $2 AND kind = $3
+);
+
+-- name: notes_room_gone
+-- The timeline of a room ends with it.
+DELETE FROM timeline
+WHERE room = $1;
