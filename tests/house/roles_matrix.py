@@ -24,6 +24,7 @@ MATRIX: Final[dict[str, Role]] = {
     "GET rooms/<id>/tickets": V,
     "GET rooms/<id>/tickets/<n>": V,
     "POST rooms/<id>/rules/test": V,
+    "GET rooms/<id>/install-check": V,
     "GET audit": V,
     "GET operators": V,
     "GET monitor-tokens": V,
