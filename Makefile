@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := check
-.PHONY: check help run test test-slow fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean
+.PHONY: check help run test test-slow chaos fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean
 
 LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
@@ -35,6 +35,9 @@ test: $(VENV)/dev.stamp ## all tests in their short form
 test-slow: $(VENV)/dev.stamp ## the long forms too
 	@bash .ci/ensure
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'slow or not slow'
+
+chaos: $(VENV)/dev.stamp ## everything that can break under a fleet, in its long forms (QM_CHAOS_SEED of an earlier run)
+	$(BIN)/python -m pytest -q -s tests/chaos tests/journal/test_lives.py -m 'slow or not slow'
 
 fuzz: $(VENV)/dev.stamp ## random plays on the engine and its model side by side (SECONDS=300, SEED of an earlier run)
 	@exec $(BIN)/python -m tests.model --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))

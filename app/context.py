@@ -23,6 +23,7 @@ from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.memory_limits import container_limit
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.page_files import PageFiles
@@ -47,6 +48,7 @@ from app.services.install_check import InstallCheck
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
+from app.services.memory_guard import MemoryGuard
 from app.services.metrics import MetricsPage
 from app.services.monitor_links import MonitorLinks
 from app.services.named_keys import NamedKeys
@@ -96,6 +98,7 @@ class AppContext:
     live: LiveFeed
     assets: Assets
     asset_share: AssetShare
+    memory_guard: MemoryGuard
     waiting_page: WaitingPage
     _closing: AsyncExitStack = field(repr=False)
 
@@ -128,6 +131,8 @@ class AppContext:
         )
         await tally.start()
         closing.push_async_callback(tally.stop)
+        await self.memory_guard.start()
+        closing.push_async_callback(self.memory_guard.stop)
         await self.asset_share.start()
         closing.push_async_callback(self.asset_share.stop)
         closing.push_async_callback(self.live.stop)
@@ -153,7 +158,8 @@ class AppContext:
         previous = settings.secret_previous.reveal() if settings.secret_previous else None
         keyring = Keyring(settings.secret.reveal(), previous, sign_v2=settings.token_sign_v2)
         loader = LuaLoader(valkey)
-        engine = Engine(valkey, prefix, loader, line_max=settings.line_max)
+        guard = MemoryGuard(valkey, container_limit=container_limit() if runtime.is_private else None)
+        engine = Engine(valkey, prefix, loader, line_max=settings.line_max, is_short=lambda: guard.is_short)
         engine_admin = EngineAdmin(valkey, prefix, loader)
         rooms = RoomDirectory(
             postgres=postgres, live=engine_admin, valkey=valkey, prefix=prefix, resync_ms=settings.resync_ms
@@ -268,6 +274,7 @@ class AppContext:
                 book=book,
             ),
             assets=assets,
+            memory_guard=guard,
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
             _closing=closing,

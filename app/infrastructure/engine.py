@@ -9,7 +9,7 @@ draining (engine_jobs.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from redis.exceptions import OutOfMemoryError
@@ -66,9 +66,18 @@ class Engine:
     Futures raise StaleRoom (reload the copy, try once more), RoomGone, RoomFenced or StorageUnavailable.
     """
 
-    def __init__(self, valkey: Commands, prefix: str, loader: LuaLoader, *, line_max: int = LINE_MAX) -> None:
-        """``line_max``: QM_LINE_MAX."""
+    def __init__(
+        self,
+        valkey: Commands,
+        prefix: str,
+        loader: LuaLoader,
+        *,
+        line_max: int = LINE_MAX,
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``line_max``: QM_LINE_MAX. ``is_short``: True while the live store is short of memory (FLT-147)."""
         self._valkey = valkey
+        self._is_short = is_short
         self._prefix = prefix
         self._loader = loader
         self._line_max = line_max
@@ -161,12 +170,17 @@ class Engine:
                 future.set_result(answer)
 
     async def _call(self, queue: _Queue, items: Sequence[bytes]) -> Any:
+        if queue.name == "join" and self._is_short():
+            return await self._join_full(queue, items)
         try:
             return await self._loader.call(queue.name, queue.key, *queue.args, *items)
         except StorageUnavailable as error:
             if queue.name != "join" or not isinstance(error.__cause__, OutOfMemoryError):
                 raise
-        # Short of memory, nobody new gets in, and whoever has a place is answered as ever (ENG-294).
+        return await self._join_full(queue, items)
+
+    async def _join_full(self, queue: _Queue, items: Sequence[bytes]) -> Any:
+        """Short of memory, nobody new gets in, and whoever has a place is answered as ever (ENG-294)."""
         return await self._loader.call("join_full", queue.key, *queue.args[:2], 0, *items)
 
 
