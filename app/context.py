@@ -44,6 +44,8 @@ from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
 from app.services.history import History
 from app.services.hour_keeper import HourKeeper
+from app.services.inline import Inline, guard_of
+from app.services.inline_saves import InlineSaves
 from app.services.install_check import InstallCheck
 from app.services.line import LineService
 from app.services.live import LiveFeed
@@ -100,6 +102,7 @@ class AppContext:
     asset_share: AssetShare
     memory_guard: MemoryGuard
     waiting_page: WaitingPage
+    inline: Inline
     _closing: AsyncExitStack = field(repr=False)
 
     @classmethod
@@ -169,9 +172,11 @@ class AppContext:
             SiteStore(valkey, prefix, loader), every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms
         )
         keeper = HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(postgres))
+        addresses = guard_of(runtime, settings)
         room_service = RoomService(
-            engine=engine_admin, rooms=rooms, commits=commits, sites=sites, keep_hours=keeper.keep_last
-        )
+            engine=engine_admin, rooms=rooms, commits=commits, sites=sites, keep_hours=keeper.keep_last,
+            inline=InlineSaves(settings=settings, guard=addresses, rooms=rooms.all),
+        )  # fmt: skip
         store = AdminStore(valkey, prefix)
         lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
         records = AccessStore(postgres)
@@ -200,6 +205,8 @@ class AppContext:
             lockout=lockout,
             wishes=WishStore(valkey, prefix),
         )
+        inline = Inline.build(settings=settings, guard=addresses, directory=rooms, visitor=visitor)
+        closing.callback(inline.close)
         edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
         connections = ConnectionCap(limiter, settings)
         health = AdminHealth(
@@ -277,6 +284,7 @@ class AppContext:
             memory_guard=guard,
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
+            inline=inline,
             _closing=closing,
         )
 

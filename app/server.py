@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import Any
 
 from sanic import Sanic
@@ -14,11 +15,15 @@ from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
 from app.domain.hosts import HostPolicy
+from app.services.inline_pages import InlinePages
 from app.services.metrics import RouteSeries
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints import admin, metrics, middleware, ops
 from blueprints.admin import console
 from blueprints.edge.crowd import Crowd
+from blueprints.edge.inline.answers import InlineAnswers
+from blueprints.edge.inline.exchange import Forwarder
+from blueprints.edge.inline.front import InlineFront
 from blueprints.edge.meter import Meters
 from blueprints.edge.protocol import EdgeProtocol
 from blueprints.edge.router import EdgeRouter
@@ -70,6 +75,15 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
     edge.crowd = Crowd(qm.connections)
     edge.meters = Meters(RouteSeries(qm.book))
+    edge.front = InlineFront(
+        gate=qm.inline.gate,
+        forwarder=Forwarder(qm.inline.choice, qm.inline.hop, timeout_sec=qm.settings.proxy_timeout_ms / 1000),
+        answers=InlineAnswers(
+            pages=InlinePages(waiting=qm.waiting_page, assets=qm.assets), undeclared=qm.visitor.undeclared
+        ),
+        edge_gate=edge.gate,
+    )
+    qm.inline.gate.start(partial(setattr, edge, "index"))
     for routes in HOT_ROUTES:
         app.ctx.hot.extend(routes(qm))
 

@@ -97,10 +97,12 @@ def error_reply(
     path: str,
     page: ErrorPageHook | None,
     drop_limits: bool = False,
+    is_page: bool | None = None,
 ) -> HotReply:
     """The answer to a request that ended in ``error``; a failure of the server is logged here.
 
     ``headers``: the request's, by lower-case name; ``drop_limits``: the limit headers come from the budget instead.
+    ``is_page``: whether it is shown as a page; None = by the rule of QM's own hosts.
     """
     refusal = as_qm_error(error)
     if refusal is None:
@@ -113,7 +115,7 @@ def error_reply(
     ]
     if isinstance(refusal, BareNotFound):
         return HotReply(refusal.status, b"", [], own, JSON_TYPE)
-    if not is_navigation(headers):
+    if not (is_navigation(headers) if is_page is None else is_page):
         return HotReply(refusal.status, dump(refusal.body()), [], own, JSON_TYPE)
     facts = ErrorFacts(
         refusal.status,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from app.infrastructure.address_guard import own_ports
 from app.infrastructure.block_counts import BlockCounts
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.hour_store import HourStore, LiveHours
-from app.infrastructure.knock import Knocker, own_ports
+from app.infrastructure.knock import Knocker
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.mailer import Mailer
@@ -91,7 +92,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
 
 def _knocker(background: Background) -> Knocker:
     settings, runtime = background.settings, background.runtime
-    own = [] if runtime.is_private else own_ports(runtime.valkey_url, runtime.database_url)
+    own = own_ports(runtime.valkey_url, runtime.database_url, settings.smtp_url.reveal() if settings.smtp_url else "")
     return Knocker(timeout_ms=settings.mesh_timeout_ms, allow_private=settings.proxy_allow_private, own=own)
 
 

@@ -239,6 +239,10 @@ class Settings:
         "sites may be asked at private, loopback or link-local addresses",
     )
 
+    proxy_timeout_ms: int = row(
+        "PROXY_TIMEOUT_MS", "CFG-060", Int(1000, 600_000), 30_000,
+        "how long an inline room's site may take to be connected to and to begin its answer",
+    )  # fmt: skip
     max_connections: int = row(
         "MAX_CONNECTIONS", "CFG-062", _LIMIT, 20000, "open client connections above which new ones get 503; 0 = no cap"
     )

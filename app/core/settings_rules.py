@@ -25,7 +25,7 @@ _WATCHED_PREFIXES: Final = (
 _NOT_BUILT: Final = frozenset(
     {
         "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH",
-        "OPS_CONTACT", "PROXY_TIMEOUT_MS", "TECHNICAL_CONTACT",
+        "OPS_CONTACT", "TECHNICAL_CONTACT",
     }
 )  # fmt: skip
 # Read by the test run and by the tools beside the server, never by the server (CFG-087 to CFG-090, CFG-094).

@@ -75,6 +75,13 @@ class RoomConfig:
     session_max_per_ip: int | None = None
     protection: Protection | None = None
     """None = the server's default (PROTECTION_MODE)."""
+    proxy_origin: str | None = None
+    """Origin of the site behind an inline room; None = snippet mode (INL-001)."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Tell whether this server stands in front of the room's site."""
+        return self.proxy_origin is not None
 
     @property
     def claim_sec(self) -> int:

@@ -22,6 +22,7 @@ from app.domain.automation import (
     members_json,
 )
 from app.domain.field_checks import Check
+from app.domain.inline.proxy_origin import proxy_origin
 from app.domain.opening import Moment, opening_time, refusal
 from app.domain.origin_lists import RULE_MEMBERS, RULE_READ_ONLY, origin_patterns, rules
 from app.domain.problems import Problems
@@ -136,7 +137,9 @@ FIELDS: Final[tuple[RoomField, ...]] = (
     RoomField("protection", "protection", "object or null", None,
               "Bot protection: one member `mode`, off, monitor or enforce; null = the server's PROTECTION_MODE.",
               protection),
-    _later("proxyOrigin", "origin or null", None, "Origin of an inline room.", role=Role.OWNER, also=("",)),
+    RoomField("proxyOrigin", "proxy_origin", "origin or null", None,
+              "Internal address of the site behind an inline room: scheme, host, port; null = snippet mode.",
+              proxy_origin, role=Role.OWNER),
     _later("proxyOrigins", "list or null", None, "Pool of origins of an inline room.", role=Role.OWNER),
     _later("preset", '"capacity" or null', None, "Room of two numbers."),
     _later("originHealthPath", "path or null", None, "What a knock asks the origin for."),

@@ -1,26 +1,22 @@
 """One knock at a site: the question a visitor's browser would ask, bounded in time, size, addresses and redirects.
 
-Belongs here: resolving, the choice of the address, one HTTP/1.1 exchange. Not here: when a knock is due, what many of
-them mean. The address that is connected to is one of the very answer that was judged (INL-036), and a name with one
-internal address among its own is refused whole (INL-035). Source: MSH-025 … MSH-027, MSH-034, INL-029 … INL-038.
+Belongs here: the choice of the address, one HTTP/1.1 exchange. Not here: which addresses may be connected to
+(address_guard.py), when a knock is due, what many of them mean. Source: MSH-025 … MSH-027, MSH-034, INL-038.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import ssl
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from app.core.clock import mono
-from app.domain.internal_addresses import is_internal
-from app.domain.net_ranges import pack_address
 from app.domain.origins import Origin, origin_text, parse_web_url
+from app.infrastructure.address_guard import AddressGuard, AddressRefused, NotResolved
 
 AGENT: Final = "Mozilla/5.0 (compatible; QueueManager-Knock/1)"
 CONNECT_SEC: Final = 3.0
@@ -30,7 +26,6 @@ REDIRECTS: Final = 3
 """Most redirects inside the same host that are followed; one to another host is the site's answer."""
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?\r?\n")
 _LOCATION: Final = re.compile(rb"^location:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_STORE_PORTS: Final = {"redis": 6379, "rediss": 6379, "postgresql": 5432, "postgres": 5432}
 _NO_HEAD: Final = frozenset({405, 501})
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -61,8 +56,7 @@ class Knocker:
 
     def __init__(self, *, timeout_ms: int, allow_private: bool, own: Iterable[tuple[str, int]] = ()) -> None:
         self._timeout = timeout_ms / 1000
-        self._allow_private = allow_private
-        self._own = tuple(own)
+        self._guard = AddressGuard(allow_private=allow_private, own=own)
         self._tls = ssl.create_default_context()
 
     async def knock(self, site: Origin) -> Answer:
@@ -119,73 +113,12 @@ class Knocker:
         raise KnockFailed("timeout" if isinstance(failure, TimeoutError) else "connect") from failure
 
     async def _addresses(self, site: Origin) -> list[str]:
-        """Addresses of the site, all of which may be connected to. Raises Refused, KnockFailed."""
-        found = await resolve(site.host.strip("[]"), site.port)
-        if not self._allow_private and any(_is_internal(address) for address in found):
-            raise Refused
-        for host, port in self._own:
-            if port == site.port and (host == site.host or set(found) & set(await _own_addresses(host, port))):
-                raise Refused
-        return found
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """Addresses of a name, in the resolver's order. Raises KnockFailed ``dns``.
-
-    In a thread of its own, which nobody waits for at a stop: a resolver that does not answer takes long to say so.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[list[str]] = loop.create_future()
-
-    def settle(result: list[str] | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result or [])
-
-    def look() -> None:
-        result: list[str] | None = None
-        failure: Exception | None = None
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            result = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        except (OSError, UnicodeError) as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:  # the loop was closed meanwhile
-            return
-
-    threading.Thread(target=look, name="resolve", daemon=True).start()
-    try:
-        return await future
-    except (OSError, UnicodeError) as error:
-        raise KnockFailed("dns") from error
-
-
-def own_ports(*urls: str) -> list[tuple[str, int]]:
-    """Hosts and ports of store addresses; those reached by a socket file have none."""
-    found = []
-    for url in urls:
-        parts = urlsplit(url)
-        standard = _STORE_PORTS.get(parts.scheme)
-        if parts.hostname and standard is not None:
-            found.append((parts.hostname, parts.port or standard))
-    return found
-
-
-async def _own_addresses(host: str, port: int) -> list[str]:
-    try:
-        return await resolve(host, port)
-    except KnockFailed:
-        return []
-
-
-def _is_internal(address: str) -> bool:
-    packed = pack_address(address.partition("%")[0])
-    return packed is None or is_internal(packed)
+            return await self._guard.addresses(site.host.strip("[]"), site.port)
+        except AddressRefused as error:
+            raise Refused from error
+        except NotResolved as error:
+            raise KnockFailed("dns") from error
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, str]:

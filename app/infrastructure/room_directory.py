@@ -61,6 +61,7 @@ class RoomDirectory:
         self._ended: dict[RoomId, int] = {}
         """Generations that Valkey calls deleted; the list may lag behind."""
         self._hints: dict[str, HintHandler] = {"room": self._on_room}
+        self._watchers: list[Callable[[], None]] = []
         self._listener: Listener | None = None
         self._task: asyncio.Task[None] | None = None
         self._tokens = float(LOOKUPS_PER_SEC)
@@ -138,6 +139,14 @@ class RoomDirectory:
         except StorageUnavailable:
             log.warning("hint_not_sent", kind=kind)
 
+    def on_change(self, handler: Callable[[], None]) -> None:
+        """Call ``handler``, which must not wait, whenever a copy came, changed or went."""
+        self._watchers.append(handler)
+
+    def _tell_watchers(self) -> None:
+        for handler in self._watchers:
+            handler()
+
     def on_hint(self, kind: str, handler: HintHandler) -> None:
         """Call ``handler`` with the text of each hint of ``kind``."""
         self._hints[kind] = handler
@@ -210,6 +219,7 @@ class RoomDirectory:
             room = None
         if room is None:
             self._rooms.pop(room_id, None)
+            self._tell_watchers()
         else:
             self._keep(room)
 
@@ -237,6 +247,7 @@ class RoomDirectory:
             return self._keep(room)
         if (known := self._rooms.pop(room_id, None)) is not None:
             self._ended[room_id] = known.generation
+            self._tell_watchers()
         return None
 
     async def _from_list(self, room_id: RoomId) -> Room | None:
@@ -253,6 +264,7 @@ class RoomDirectory:
             return known  # keeps what was compiled from it
         self._ended.pop(room.id, None)
         self._rooms[room.id] = room
+        self._tell_watchers()
         return room
 
     async def _on_room(self, text: str) -> None:

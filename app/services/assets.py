@@ -51,6 +51,7 @@ _BLANKS: Final = re.compile(
     r"""|[ ]*([{}()\[\],;:?=<>+*/&|!-])[ ]*"""
 )
 """A literal, which stays as it is, or one sign with the blanks around it."""
+_SELF_RELOAD: Final = '<noscript><meta http-equiv="refresh" content="60"></noscript>\n'
 _LINE_ENDS: Final = re.compile(r"(?<=[{(\[,;:?=>&|+])\n")
 """Line ends that cannot end a statement."""
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
@@ -77,9 +78,11 @@ class WholePage:
     """Allows its own inline style and script and no request at all."""
 
     @classmethod
-    def read(cls, path: Path) -> WholePage:
-        """The page in ``path``, which has one ``<style>`` and one ``<script>``."""
+    def read(cls, path: Path, *, form: bool = False) -> WholePage:
+        """The page in ``path``, which has one ``<style>`` and one ``<script>``; ``form``: shown in answer to a form."""
         text = path.read_text(encoding="utf-8")
+        if form:
+            text = text.replace('<html lang="en">', '<html lang="en" data-form>', 1).replace(_SELF_RELOAD, "", 1)
         body = text.encode("utf-8")
         style, script = (_inline_digest(text, tag) for tag in ("style", "script"))
         csp = (
@@ -153,6 +156,9 @@ class Assets:
         """URL of each language that is not in the script."""
         self.offline = WholePage.read(static_dir / "waiting/offline.html")
         """What a CDN shows when no instance answers (VIS-109, PAG-170)."""
+        origin_down = static_dir / "waiting/origin-down.html"
+        self.origin_down = WholePage.read(origin_down), WholePage.read(origin_down, form=True)
+        """What the inline proxy shows when the site does not answer; the second one after a form (PAG-176)."""
 
     def get(self, name: str) -> Asset | None:
         """File served as ``/assets/<name>``, or None: not of this build."""

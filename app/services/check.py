@@ -6,7 +6,8 @@ parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
@@ -44,6 +45,23 @@ _QUEUE_REASON: Final = {
     ViewState.SCHEDULED: Reason.SCHEDULED,
     ViewState.AT_CAPACITY: Reason.AT_CAPACITY,
 }
+
+
+class CommitsFail(StorageUnavailable):
+    """503: an admission would not be recorded at present, so it is not made (VIS-210)."""
+
+
+class BackendDown(StorageUnavailable):
+    """503: the room's live state cannot be asked (INL-187)."""
+
+
+class Gated(NamedTuple):
+    """What the gate decided about a request."""
+
+    room: VisitorRoom
+    answer: CheckAnswer
+    cookies: Sequence[bytes]
+    """``Set-Cookie`` values that the answer brings."""
 
 
 class CheckService:
@@ -87,8 +105,47 @@ class CheckService:
         """What ``check`` would answer, changing nothing (``HEAD``, VIS-039): same shape, same length, no cookie."""
         return await self._rooms.current(room, lambda current: self._preview(current, visitor, url))
 
+    async def gate(self, room: VisitorRoom, visitor: Visitor, url: str | None, *, is_alike: bool = False) -> Gated:
+        """The same decision for a request to an inline host (INL-077); an admission is in the journal on return.
+
+        Raises NoRoom; BackendDown when the engine cannot be asked, CommitsFail when an admission cannot be recorded.
+        """
+        try:
+            try:
+                return await self._gate(room, visitor, url, is_alike)
+            except StaleRoom:
+                return await self._rooms.again(room, lambda fresh: self._gate(fresh, visitor, url, is_alike))
+        except CommitsFail:
+            raise
+        except StorageUnavailable as error:
+            raise BackendDown from error
+
+    async def _gate(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> Gated:
+        now_ms = wall_ms()
+        identity, answer, door = await self._decide(room, visitor, url, Via.INLINE, now_ms, is_alike=is_alike)
+        if answer.verdict is Verdict.QUEUE:
+            return Gated(room, answer, ())
+        try:
+            cookies, _ = await self._passed(room, visitor, identity, answer, door, now_ms)
+        except StorageUnavailable as error:
+            raise CommitsFail from error
+        return Gated(room, answer, cookies)
+
     async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> VisitorAnswer:
         now_ms = wall_ms()
+        via = Via.VOUCHED if visitor.is_vouched else Via.DIRECT
+        identity, answer, door = await self._decide(room, visitor, url, via, now_ms, is_alike=is_alike)
+        if answer.verdict is Verdict.QUEUE:
+            location = self._waiting_page(room, visitor, url)
+            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, location), [])
+        cookies, token = await self._passed(room, visitor, identity, answer, door, now_ms)
+        body = _pass_json(room, answer.verdict, door, token, answer.session_expires_at)
+        return VisitorAnswer(body, [] if visitor.is_vouched else cookies)
+
+    async def _decide(
+        self, room: VisitorRoom, visitor: Visitor, url: str | None, via: Via, now_ms: int, *, is_alike: bool = False
+    ) -> tuple[Identity, CheckAnswer, str]:
+        """What the engine says, for whom, and the door key that an admission would have."""
         covered, is_readable, rule = room.covers(url)
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
@@ -99,7 +156,6 @@ class CheckService:
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
         came = arrival(room.digests, visitor.client, visitor.agent)
-        via = Via.VOUCHED if visitor.is_vouched else Via.DIRECT
         item = CheckItem(identity.proof, covered, digest, via, came, is_alike)
         answer = await self._engine.check(room.room, item)
         if rule is not None:
@@ -108,11 +164,14 @@ class CheckService:
             self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
         if door and answer.verdict is not Verdict.ADMITTED:
             room.spare_doors.append((door, digest))
-        if answer.verdict is Verdict.QUEUE:
-            if answer.is_shared:
-                self._counts.count(Counted.SHARED_SESSIONS, room.id)
-            location = self._waiting_page(room, visitor, url)
-            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, location), [])
+        if answer.is_shared:
+            self._counts.count(Counted.SHARED_SESSIONS, room.id)
+        return identity, answer, door
+
+    async def _passed(
+        self, room: VisitorRoom, visitor: Visitor, identity: Identity, answer: CheckAnswer, door: str, now_ms: int
+    ) -> tuple[list[bytes], str]:
+        """Cookies and new token of an answer that lets in, once what it rests on is committed."""
         if answer.seq:
             await self._commit(room, answer)
         cookies: list[bytes] = []
@@ -124,8 +183,7 @@ class CheckService:
             place = (answer.generation, answer.ticket)
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=True)
             token, cookies = issued.token, cookies + issued.cookies
-        body = _pass_json(room, answer.verdict, door, token, answer.session_expires_at)
-        return VisitorAnswer(body, [] if visitor.is_vouched else cookies)
+        return cookies, token
 
     def _door(self, room: VisitorRoom) -> tuple[str, bytes]:
         """A door key that nobody has seen, and its digest."""
@@ -153,7 +211,7 @@ class CheckService:
         """While commits fail, refuse what would be an admission before it is made; sessions go on (VIS-210)."""
         view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
         if view.state is ViewState.PASSED:
-            raise StorageUnavailable
+            raise CommitsFail
 
     def _waiting_page(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> str:
         page = room.waiting_page(self._rooms.public_base or visitor.client.base, url)

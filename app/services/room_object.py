@@ -67,7 +67,7 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "etag": etag(settings, room.generation),
         "createdAt": room.created_at,
         "updatedAt": room.updated_at,
-        "mode": "snippet",
+        "mode": "inline" if room.config.is_inline else "snippet",
         "effectiveState": settings["state"] if figures is None else figures.effective_state.word,
         "drawnAt": None if figures is None or figures.phase else figures.drawn_at or None,
         **(_figures_json(figures) if figures is not None else dict.fromkeys(FIGURES)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.core.clock import wall_ms
@@ -23,6 +23,7 @@ from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
+from app.services.inline_saves import JUDGED, InlineSaves
 from app.services.room_details import RoomDetails
 from app.services.room_object import RoomView, room_object
 from app.services.sites import Sites
@@ -94,14 +95,18 @@ class RoomService:
         commits: CommitWaiter,
         sites: Sites | None = None,
         keep_hours: Callable[[RoomId], Awaitable[None]] | None = None,
+        inline: InlineSaves | None = None,
     ) -> None:
-        """``sites``: how sites answer; None: it is not told. ``keep_hours``: keeps what a room did before it ends."""
+        """``sites``: how sites answer; None: it is not told. ``keep_hours``: keeps what a room did before it ends.
+        ``inline``: judges saves of inline rooms; None: whoever saves may do so.
+        """
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
         self._details = RoomDetails(engine)
         self._sites = sites
         self._keep_hours = keep_hours
+        self._inline = inline
         self._last: dict[RoomId, RoomFigures] = {}
         self._stale_since: int | None = None
 
@@ -136,10 +141,13 @@ class RoomService:
             return self._stale(room, self._stale_since or wall_ms())
         return await self._seen(room, figures)
 
-    async def upsert(self, body: Mapping[str, Any], *, actor: str, if_match: str | None = None) -> Saved:
+    async def upsert(
+        self, body: Mapping[str, Any], *, actor: str, if_match: str | None = None, host: str = ""
+    ) -> Saved:
         """Create a room or change the fields that were sent (ADM-127). ``if_match``: header value, None = not sent.
 
-        Raises BadRequest, StaleEtag, StorageUnavailable (NotRecorded when it may have taken effect).
+        ``host``: what the request was sent to. Raises BadRequest, Forbidden, OriginConflict, StaleEtag,
+        StorageUnavailable (NotRecorded when it may have taken effect).
         """
         named = body.get("id")
         room_id = RoomId(named) if isinstance(named, str) and is_room_id(named) else None
@@ -147,11 +155,20 @@ class RoomService:
         for _ in range(TRIES):
             moment = Moment(wall_ms(), room.config.opens_at if room is not None else None)
             patch = parse_patch(body, creating=room is None and room_id is not None, moment=moment)
+            warnings = await self._judge(patch, room, actor, host)
             saved = await self._save(patch, room, actor, if_match)
             if saved is not None:
-                return saved
+                return replace(saved, warnings=[*saved.warnings, *warnings]) if warnings else saved
             room = await self._rooms.reload(patch.id)
         raise StorageUnavailable
+
+    async def _judge(self, patch: RoomPatch, room: Room | None, actor: str, host: str) -> Sequence[Mapping[str, Any]]:
+        """What the save does to inline hosts: refusals and warnings."""
+        if self._inline is None:
+            return []
+        before = None if room is None else room.config
+        after = new_config(patch) if before is None else replace(before, **patch.values)
+        return await self._inline.judge(before, after, actor=actor, host=host)
 
     async def change(
         self, room_id: str, values: Mapping[str, Any], *, actor: str, expect: Mapping[str, Any] | None = None
@@ -207,9 +224,12 @@ class RoomService:
             raise StaleEtag(room=None if now is None else room_object(now))
         if room is None:
             return await self._create(patch, actor)
+        expect = _judged(patch, room) if now is None else _settings(now)
         try:
-            return await self._update(patch, actor, None if now is None else _settings(now))
+            return await self._update(patch, actor, expect)
         except Unexpected:
+            if now is None:
+                return None  # what was judged is no longer so: judge again
             raise StaleEtag(room=room_object(await self.view(room.id))) from None
 
     async def _create(self, patch: RoomPatch, actor: str) -> Saved | None:
@@ -281,6 +301,13 @@ class RoomService:
     def _refuse_while_commits_fail(self) -> None:
         if self._commits.refusing():
             raise CommitsFail
+
+
+def _judged(patch: RoomPatch, room: Room) -> dict[str, Any] | None:
+    """The values that the refusals of inline rooms rest on, where the save is about them."""
+    if not any(key in patch.values for key in JUDGED):
+        return None
+    return {key: getattr(room.config, key) for key in JUDGED}
 
 
 def _names(changed: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from app.domain.room import Room
 from app.services.assets import Assets, bare_lines, compress, content_hash
 
 _MEMO: Final = "waiting_page"
+PREFIX: Final = "/__qm"
+"""What every path of the queue begins with on an inline host."""
 _ORIGIN: Final = re.compile(r"https?://(?:\*\.)?[A-Za-z0-9_.-]+(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::\d{1,5})?")
 
 
@@ -47,23 +49,35 @@ class WaitingPage:
             **assets.languages,
             "mail": bare_lines(assets.source("waiting/mail.html"), end="") if offers_mail else "",
         }
-        self._template = _fill(bare_lines(assets.source("waiting/waiting.html"), end=""), fixed)
+        template = bare_lines(assets.source("waiting/waiting.html"), end="")
+        self._template = _fill(template, {**fixed, "inline": ""})
+        # The script puts the prefix before what it asks for itself.
+        own = {name: text for name, text in fixed.items() if text.startswith("/") and name not in assets.languages}
+        below = fixed | {name: PREFIX + text for name, text in own.items()}
+        self._inline = {
+            kind: _fill(template, {**below, "inline": f' data-base="{PREFIX}" data-inline="{kind}"'})
+            for kind in ("get", "form")
+        }
         digest = base64.b64encode(hashlib.sha256(guard.encode("utf-8")).digest()).decode("ascii")
         self._policy = (
             f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; font-src 'self'; "
             "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
         )
 
-    def render(self, room: Room) -> RenderedPage:
-        """The page of ``room``; made at the first call for this copy of it and kept with the copy."""
-        page = room.compiled.get(_MEMO)
+    def render(self, room: Room, *, inline: str = "") -> RenderedPage:
+        """The page of ``room``; made at the first call for this copy of it and kept with the copy.
+
+        ``inline``: at the customer's own URL, ``get`` or, in answer to a form, ``form``.
+        """
+        memo = _MEMO + inline
+        page = room.compiled.get(memo)
         if not isinstance(page, RenderedPage):
-            page = room.compiled[_MEMO] = self._render(room)
+            page = room.compiled[memo] = self._render(room, self._inline[inline] if inline else self._template)
         return page
 
-    def _render(self, room: Room) -> RenderedPage:
+    def _render(self, room: Room, template: str) -> RenderedPage:
         values = {"room": escape(room.id), "name": escape(room.config.name)}
-        body = _fill(self._template, values).encode("utf-8")
+        body = _fill(template, values).encode("utf-8")
         csp = " ".join([self._policy, *_framers(room)])
         tag = content_hash(body + csp.encode("ascii"))
         return RenderedPage(body, compress(body), f'W/"{tag}"', csp)

@@ -28,6 +28,7 @@ _BODY: Final = ("bad_json",)
 _ROOM_CODES: Final = (
     "bad_json", "conflicting_field", "not_in_this_build", "target_url_required", "opens_at_in_past",
     *dict.fromkeys(row.error_code for row in FIELDS), "no_room", "stale_room",
+    "proxy_origin_private", "proxy_origin_loop", "proxy_origin_conflict", "inline_requires_owner",
 )  # fmt: skip
 _EMPTY: Final = body_of({})
 _RATE: Final = integer(0, 100_000)

@@ -32,7 +32,9 @@ async def save_room(call: Call) -> HTTPResponse:
     """Create a room, or change the fields that were sent."""
     body = call.body()
     if_match = call.request.headers.get("if-match")
-    saved = await call.qm.room_service.upsert(body, actor=call.actor, if_match=if_match)
+    saved = await call.qm.room_service.upsert(
+        body, actor=call.actor, if_match=if_match, host=call.request.ctx.client.host
+    )
     if saved.created or saved.changed:
         act = "room_created" if saved.created else "room_updated"
         tell(call, act, room=saved.view.room.id, fields=",".join(saved.changed))

@@ -74,6 +74,7 @@ _SETTINGS: Final[Mapping[str, tuple[Shape, Shape]]] = {
     "autoActivate": (maybe(body_of({}, {**_AUTO_ACTIVATE, **_SWITCH})), maybe(struct({**_AUTO_ACTIVATE, **_SWITCH}))),
     "autotune": (maybe(body_of({}, _AUTOTUNE)), maybe(struct(_AUTOTUNE))),
     "opensAt": ({"type": ["string", "integer", "null"]}, maybe(TIME)),
+    "proxyOrigin": (maybe({**TEXT, "maxLength": 512}), maybe(TEXT)),
     "protection": (maybe(body_of({"mode": _MODES})), maybe(struct({"mode": _MODES}))),
 }
 """Settings that are no plain number: as sent, as answered."""

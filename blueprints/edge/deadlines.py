@@ -31,8 +31,10 @@ class Phase(IntEnum):
     HEAD = 2
     BODY = 3
     HANDLER = 4
-    LINGER = 5
-    CLOSED = 6
+    FORWARD = 5
+    """The request is with an origin, which has its own deadlines (inline/exchange.py)."""
+    LINGER = 6
+    CLOSED = 7
 
 
 class Deadlines(HttpProtocol):
@@ -44,6 +46,8 @@ class Deadlines(HttpProtocol):
     RESERVE_SEC: ClassVar[float] = 2.0
     """How long a connection above the cap may take for all of its head."""
     BODY_SEC: ClassVar[float] = 15.0
+    UPLOAD_SEC: ClassVar[float] = 60.0
+    """How long a forwarded body may bring no byte."""
     SEND_SEC: ClassVar[float] = 60.0
     """How long a client may take in no byte of an answer."""
     LINGER_SEC: ClassVar[float] = 2.0
@@ -98,6 +102,10 @@ class Deadlines(HttpProtocol):
         """The head is there, the body has to follow; one deadline for all of it."""
         if self._phase is not Phase.BODY:
             self.expect(Phase.BODY, self.BODY_SEC)
+
+    def expect_upload(self) -> None:
+        """More of a body that is forwarded has to come; there is no bound for all of it."""
+        self.expect(Phase.BODY, self.UPLOAD_SEC)
 
     def expect_handler(self) -> None:
         """The request is there: now it is the handler's time."""

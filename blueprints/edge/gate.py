@@ -14,6 +14,7 @@ from app.core.errors import BareNotFound, Forbidden, NotFound, Unavailable
 from app.domain.client_address import Client, Note
 from app.domain.edge_secret import is_exempt
 from app.domain.hosts import Console, HostPolicy
+from app.domain.inline.hosts import InlineHost
 from blueprints.edge.head import Head
 
 FULL_RETRY_SEC: Final = 10
@@ -47,7 +48,11 @@ class NotInlineHost(NotFound):
     """404 ``not_inline_host``: the prefix means nothing on this host."""
 
     code = "not_inline_host"
-    sentence = "No room is proxied on this host, so there is nothing below /__qm."
+    sentence = "No room is served inline on this host, so there is nothing below /__qm."
+
+    def __init__(self, hosts: HostPolicy) -> None:
+        super().__init__(hosts.where(self.sentence))
+        self.members = dict(hosts.console())
 
 
 class Watch(Protocol):
@@ -69,10 +74,13 @@ class Gate:
     """None until the worker's context is open; no request comes before."""
     is_connector: ConnectorJudge | None = None
 
-    def let_in(self, client: Client, head: Head) -> None:
-        """Note what is odd about a request; raises EdgeRequired unless it may be answered at all."""
+    def let_in(self, client: Client, head: Head, *, is_inline: bool = False) -> None:
+        """Note what is odd about a request; raises EdgeRequired unless it may be answered at all.
+
+        ``is_inline``: on an inline host, where nothing is exempt (INL-209, INL-221).
+        """
         is_refused = bool(client.note & Note.NOT_BY_EDGE)
-        if is_refused and is_exempt(head.method, head.path):
+        if is_refused and not is_inline and is_exempt(head.method, head.path):
             return
         if self.watch is not None:
             self.watch.saw(client)
@@ -92,12 +100,15 @@ class Gate:
                 return
         raise Full
 
-    def let_to_route(self, client: Client, head: Head) -> None:
-        """Raise what the host says about a path: nothing for visitor routes."""
-        match self.hosts.judge(client.host, head.path):
+    def let_to_route(self, client: Client, head: Head, inline: InlineHost | None, *, is_any_inline: bool) -> None:
+        """Raise what the host says about a path: nothing for visitor routes.
+
+        ``inline``: the inline host below whose ``/__qm`` the path was asked; ``is_any_inline``: there is one at all.
+        """
+        match self.hosts.judge(client.host, head.path, inline=inline is not None, any_inline=is_any_inline):
             case Console.WITHHELD:
                 raise BareNotFound
             case Console.NO_PREFIX:
-                raise NotInlineHost(self.hosts.where(NotInlineHost.sentence))
+                raise NotInlineHost(self.hosts)
             case Console.SERVED:
                 return

@@ -6,6 +6,7 @@ Replaces the loop, the head and the body reader of Sanic's ``Http``; its respons
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -19,13 +20,16 @@ from app.core.clock import mono
 from app.core.errors import BadRequest, BodyTooLarge
 from app.core.log import REQUEST_ID
 from blueprints.edge.crowd import Standing
-from blueprints.edge.head import Head, head_end, parse_head
+from blueprints.edge.deadlines import Phase
+from blueprints.edge.head import BLOCK_MAX_BYTES, Head, head_end, parse_head
+from blueprints.edge.inline.exchange import AnswerOver
 from blueprints.edge.meter import OTHER
-from blueprints.edge.reply import render
+from blueprints.edge.reply import HotReply, render
 from blueprints.errors import error_reply
 
 if TYPE_CHECKING:
     from app.domain.client_address import Client
+    from app.domain.inline.hosts import InlineHost
     from blueprints.edge.hot import HotHandler
     from blueprints.edge.protocol import EdgeProtocol
     from blueprints.edge.request import HotRequest
@@ -33,12 +37,15 @@ if TYPE_CHECKING:
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _CHUNK_LINE_MAX_BYTES: Final = 256
+_TRAILER: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
+DRAIN_MAX_BYTES: Final = 64 * 1024
+"""Most of an unwanted body that is read so that the connection can go on."""
 
 
 class EdgeHttp(Http):
     """The requests of one connection."""
 
-    __slots__ = ("head", "is_refused", "owes_continue")
+    __slots__ = ("head", "inline", "is_page", "is_refused", "owes_continue")
 
     protocol: EdgeProtocol
     head: Head | None
@@ -46,6 +53,10 @@ class EdgeHttp(Http):
     """True, ``"chunked"``, or None once all of it was read."""
     is_refused: bool
     """The last request was answered without being read to its end."""
+    inline: InlineHost | None
+    """The inline host that the request names."""
+    is_page: bool | None
+    """Whether a refusal is shown as a page; None = by the rule of QM's own hosts."""
     owes_continue: bool
     """The client waits to be asked for its body. Sanic's own flag stays off: it would ask after the answer as well."""
     request_bytes: Any
@@ -56,7 +67,7 @@ class EdgeHttp(Http):
         protocol = self.protocol
         while self.keep_alive and self.stage is Stage.IDLE and (self.recv_buffer or not protocol.is_half_closed):
             self.init_for_request()  # type: ignore[no-untyped-call]
-            self.head = None
+            self.head = self.inline = self.is_page = None
             self.owes_continue = self.is_refused = False
             try:
                 if not self.recv_buffer:
@@ -104,27 +115,68 @@ class EdgeHttp(Http):
 
     async def _serve(self, head: Head) -> None:
         protocol = self.protocol
+        edge = protocol.edge
         self.keep_alive = head.keep_alive and not protocol.is_stopping
         self.head_only = head.method == "HEAD"
-        gate = protocol.edge.gate
         client = protocol.client_of(head)
+        if edge.index is not None and (host := edge.index.find(head.headers.get(b"host"))) is not None:
+            assert edge.front is not None
+            self.inline = host
+            await edge.front.serve(self, head, client, host)
+            return
         if client.note:
-            gate.let_in(client, head)
+            edge.gate.let_in(client, head)
         if protocol.standing is Standing.SURPLUS:
             self.keep_alive = False
-            await gate.let_into_reserve(client, head)
+            await edge.gate.let_into_reserve(client, head)
+        await self.serve_own(head, client)
+
+    async def serve_own(self, head: Head, client: Client) -> None:
+        """Serve a request with QM's own routes."""
+        protocol = self.protocol
         self._open_body(head)
         handler = protocol.edge.hot.find(head.method, head.path)
         if handler is not None:
             await self._serve_hot(head, client, handler)
         else:
-            gate.let_to_route(client, head)
+            edge = protocol.edge
+            edge.gate.let_to_route(client, head, self.inline, is_any_inline=edge.index is not None)
             await self._serve_stock(head, client)
+
+    def open_upload(self, head: Head) -> None:
+        """Make the body ready to be read on and on: of what is forwarded there is no limit (INL-131)."""
+        self.request_max_size = math.inf
+        self._open_body(head)
+
+    async def answer(self, reply: HotReply) -> None:
+        """Send an answer of the edge's own; of a body that is too long to be read the connection ends (INL-087)."""
+        protocol, head = self.protocol, self.head
+        assert head is not None
+        self.is_refused = head.expects or head.chunked or head.length > DRAIN_MAX_BYTES
+        self.keep_alive = self.keep_alive and not self.is_refused and not protocol.is_stopping
+        if not self.is_refused:
+            self._open_body(head)
+        await self._send_reply(reply)
+        self.stage = Stage.IDLE
+
+    async def answer_late(self, reply: HotReply) -> None:
+        """``answer`` for a request whose body was opened, and perhaps read in part."""
+        protocol = self.protocol
+        self.is_refused = self.request_body is not None
+        self.keep_alive = self.keep_alive and not self.is_refused and not protocol.is_stopping
+        self.stage = Stage.IDLE
+        await self._send_reply(reply)
+
+    async def _send_reply(self, reply: HotReply) -> None:
+        request_id = self.protocol.edge.ids.next()
+        is_bare = bool(self.head_only)
+        answer = render(reply, request_id=request_id, keep_alive=self.keep_alive, head_only=is_bare, budget=None)
+        await self.protocol.send(answer)  # type: ignore[no-untyped-call]
 
     async def _serve_hot(self, head: Head, client: Client, handler: HotHandler) -> None:
         protocol = self.protocol
         body = b"".join([part async for part in self])
-        request = protocol.hot_request(head, client, body)
+        request = protocol.hot_request(head, client, body, self.inline)
         self.stage = Stage.HANDLER
         running = protocol.loop.create_task(self._answer_hot(request, handler))
         protocol.edge.running.add(running)
@@ -148,6 +200,7 @@ class EdgeHttp(Http):
         self.request, request.stream = request, self
         request.conn_info = protocol.conn_info
         request.ctx.client = client
+        request.ctx.inline = self.inline
         request.ctx.request_id = protocol.edge.ids.next()
         request.ctx.budget = None
         request.ctx.began = mono()
@@ -230,9 +283,28 @@ class EdgeHttp(Http):
                 self.keep_alive = False
                 raise BodyTooLarge
             return True
-        await self._take_line_end()  # no trailers: nobody reads them, and they could be taken for a request
+        if self.protocol.exchange is None:
+            await self._take_line_end()  # no trailers: nobody reads them, and they could be taken for a request
+        else:
+            await self._take_trailers()
         self._body_is_in()
         return False
+
+    async def _take_trailers(self) -> None:
+        """Read trailers up to the empty line and leave them out: the body is framed anew (INL-127, INL-129)."""
+        buffer, read = self.recv_buffer, 0
+        while True:
+            while (end := buffer.find(b"\r\n")) < 0:
+                if b"\n" in buffer or len(buffer) + read > BLOCK_MAX_BYTES:
+                    self._bad_body()
+                await self._more_body()
+            line = bytes(buffer[:end])
+            del buffer[: end + 2]
+            read += end
+            if not line:
+                return
+            if read > BLOCK_MAX_BYTES or _TRAILER.fullmatch(line) is None:
+                self._bad_body()
 
     async def _end_of_part(self) -> None:
         if self.request_body == "chunked":
@@ -248,12 +320,21 @@ class EdgeHttp(Http):
         del self.recv_buffer[:2]
 
     async def _more_body(self) -> None:
-        self.protocol.expect_body()
+        exchange = self.protocol.exchange
+        if exchange is None:
+            self.protocol.expect_body()
+        else:
+            self.protocol.expect_upload()
         await self._receive_more()
+        if exchange is not None and exchange.is_over:
+            raise AnswerOver
 
     def _body_is_in(self) -> None:
         self.request_body = None
-        self.protocol.expect_handler()
+        if self.protocol.exchange is None:
+            self.protocol.expect_handler()
+        else:
+            self.protocol.expect(Phase.FORWARD, 0)
 
     def _bad_body(self) -> NoReturn:
         self.keep_alive = False
@@ -284,6 +365,7 @@ class EdgeHttp(Http):
             request_id=request_id,
             path=head.path.decode("latin-1") if head is not None else "",
             page=protocol.edge.error_page,
+            is_page=self.is_page,
         )
         if protocol.edge.meters is not None:
             protocol.edge.meters.of(OTHER).note(reply.status, mono())

@@ -18,10 +18,12 @@ from sanic.models.server_types import ConnInfo
 
 from app.core.errors import QmError
 from app.domain.client_address import Client, Note
+from app.domain.inline.hosts import InlineHost
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
 from blueprints.edge.head import LINE_MAX_BYTES, Head
 from blueprints.edge.http import EdgeHttp
+from blueprints.edge.inline.exchange import Exchange
 from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
@@ -46,7 +48,9 @@ class EdgeProtocol(Deadlines):
         "_peer",
         "_tls",
         "edge",
+        "exchange",
         "peer_key",
+        "was_reset",
     )
 
     def __init__(self, **kw: Any) -> None:
@@ -59,6 +63,9 @@ class EdgeProtocol(Deadlines):
         self._tls = False
         self._peer = ""
         self.peer_key = b""
+        self.exchange: Exchange | None = None
+        """The request of this connection that is being forwarded."""
+        self.was_reset = False
 
     # asyncio.Protocol
 
@@ -96,6 +103,9 @@ class EdgeProtocol(Deadlines):
             return
         if self._phase >= Phase.LINGER:
             return
+        if self.exchange is not None and self.exchange.is_tunnel:
+            self.exchange.on_client_data(data)
+            return
         self._parked = False
         self.recv_buffer += data
         if len(self.recv_buffer) >= self.BUFFER_MAX_BYTES:
@@ -106,10 +116,13 @@ class EdgeProtocol(Deadlines):
     def eof_received(self) -> bool:
         """The client sends no more: a request whose answer has not begun is still answered, anything else ends."""
         self._is_half_closed = True
+        if self.exchange is not None:
+            return self.exchange.on_client_eof()
         return self._run is not None or (self._http is not None and self._http.stage is Stage.HANDLER)
 
-    def connection_lost(self, _exc: BaseException | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone. A hot handler goes on to its end; its answer is dropped."""
+        self.was_reset = exc is not None
         self._phase = Phase.CLOSED
         self._parked = False
         if self._timer is not None:
@@ -130,12 +143,25 @@ class EdgeProtocol(Deadlines):
         self._unsent = -1
         self._arm(self.SEND_SEC / 4)
         self._can_write.clear()
+        if self.exchange is not None:
+            self.exchange.client_is_full(True)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._is_choked = False
         self._repark()
         self._can_write.set()
+        if self.exchange is not None:
+            self.exchange.client_is_full(False)
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the client takes in less than was written."""
+        return self._is_choked
+
+    def wake(self) -> None:
+        """Let the task look again, though no byte has come."""
+        self._data_received.set()
 
     # The fast path
 
@@ -162,6 +188,8 @@ class EdgeProtocol(Deadlines):
         if note and note & Note.NOT_BY_EDGE:  # most have none, and an enum's operator is a call
             return False  # likewise
         fields = reading.fields
+        if edge.index is not None and edge.index.find(fields.headers.get(b"host")) is not None:
+            return False  # there the path is the app's, or below /__qm
         length = fields.length
         if len(data) != end + 4 + length or length > self.request_max_size or fields.chunked or fields.expects:
             return False
@@ -192,10 +220,12 @@ class EdgeProtocol(Deadlines):
             self.recv_buffer.clear()
             self.data_received(data)
 
-    def hot_request(self, head: Head, client: Client, body: bytes) -> HotRequest:
-        """A request of a hot route that came through the connection's task."""
+    def hot_request(self, head: Head, client: Client, body: bytes, inline: InlineHost | None) -> HotRequest:
+        """A request of a hot route that came through the connection's task, below /__qm of ``inline`` or as it is."""
         reading = Reading(head, client)
-        return HotRequest(head.method, head.path.decode("latin-1"), head.query, reading, body, self.edge.ids.next())
+        request = HotRequest(head.method, head.path.decode("latin-1"), head.query, reading, body, self.edge.ids.next())
+        request.inline = inline
+        return request
 
     def hot_answer(
         self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool
@@ -289,6 +319,13 @@ class EdgeProtocol(Deadlines):
         self.transport.resume_reading()
         self.transport.write_eof()
         self.expect(Phase.LINGER, self.LINGER_SEC)
+
+    def end_tunnel(self, *, is_reset: bool) -> None:
+        """End a joined connection as its other side has ended."""
+        if is_reset:
+            self.cut()
+        else:
+            self.close()
 
     def close(self, timeout: float | None = None) -> None:
         """Close gracefully; a lingering connection closes by itself."""

@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from app.core.clock import mono
 from app.core.jsonbody import parse_object
 from app.domain.budget import Budget
+from app.domain.inline.hosts import InlineHost
 from blueprints.edge.reading import Reading
 
 SHORT_QUERY_BYTES: Final = 80
@@ -31,6 +32,7 @@ class HotRequest:
         "budget",
         "client",
         "headers",
+        "inline",
         "method",
         "path",
         "query_bytes",
@@ -60,6 +62,8 @@ class HotRequest:
         self.budget: Budget | None = None
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
+        self.inline: InlineHost | None = None
+        """The inline host below whose ``/__qm`` the path was asked; None on every other host."""
         self._query: Mapping[str, str] | None = None
         self.began = mono()
         """When it was whole, in seconds of ``clock.mono``."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.domain.client_address import NO_PROXY, ClientResolver
 from app.domain.hosts import HostPolicy
+from app.domain.inline.hosts import HostIndex
 from blueprints.edge.crowd import Crowd
 from blueprints.edge.gate import Gate
 from blueprints.edge.hot import HotTable
@@ -16,6 +17,9 @@ from blueprints.edge.meter import Meters
 from blueprints.edge.reading import Readings
 from blueprints.edge.request_id import RequestIds
 from blueprints.errors import ErrorPageHook
+
+if TYPE_CHECKING:
+    from blueprints.edge.inline.front import InlineFront
 
 LOOK_EVERY_SEC: Final = 0.1
 
@@ -36,6 +40,10 @@ class EdgeState:
     error_page: ErrorPageHook | None = None
     stopping: Callable[[], bool] = lambda: False
     """Tells whether a stop has begun: every answer from then on says ``Connection: close`` (CFG-193)."""
+    index: HostIndex | None = None
+    """The inline hosts; None while no room is inline, so that nothing is compared then."""
+    front: InlineFront | None = None
+    """What answers on them; None until the worker's context is open."""
     requests: int = 0
     """Hot requests answered since the start."""
     refused: int = 0

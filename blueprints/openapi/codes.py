@@ -7,14 +7,14 @@ from typing import Final
 
 _BY_STATUS: Final = {
     400: "bad_host bad_json bad_request conflicting_field missing_agent missing_ip missing_room not_in_this_build "
-    "nothing_to_change opens_at_in_past target_url_required unknown_field",
+    "nothing_to_change opens_at_in_past proxy_origin_loop proxy_origin_private target_url_required unknown_field",
     401: "credential_in_query unauthorized",
-    403: "blocked_by_protection cross_site csrf_required edge_required insufficient_role monitor_cannot_sign_in "
-    "origin_not_allowed",
+    403: "blocked_by_protection cross_site csrf_required edge_required inline_requires_owner insufficient_role "
+    "monitor_cannot_sign_in origin_not_allowed",
     404: "no_link no_operator no_room no_ticket not_found not_inline_host notify_disabled",
     405: "method_not_allowed",
-    409: "ambiguous_ref operator_revoked previous_generation room_bypassed room_scheduled stale_room too_many_links "
-    "too_many_operators",
+    409: "ambiguous_ref operator_revoked previous_generation proxy_origin_conflict room_bypassed room_scheduled "
+    "stale_room too_many_links too_many_operators",
     410: "link_not_live",
     413: "body_too_large",
     429: "prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.core.errors import BadRequest, Forbidden, InvalidField
+from app.core.errors import BadRequest, Forbidden, InvalidField, NoRoom
 from app.core.jsonbody import refuse_unknown
 from app.domain.cookies import DOOR_PREFIX, MAX_ROOMS, SESSION_PREFIX, TICKET_PREFIX
+from app.domain.inline.hosts import InlineHost
 from app.services.visitor_proof import Visitor
 from blueprints.edge.reading import Reading
 from blueprints.edge.request import HotRequest
@@ -23,6 +24,7 @@ _OTHER_SITES: Final = (b"cross-site", b"same-site")
 
 def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: tuple[str, ...] = ()) -> Visitor:
     """What ``request`` presents for a room; ``token`` and ``doors`` from elsewhere come before the cookies."""
+    refuse_other_host(request.inline, room_id)
     reading = request.reading
     key = (room_id, token, doors)
     visitor: Visitor | None = reading.memo.get(key)
@@ -30,6 +32,17 @@ def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: tupl
         visitor = _visitor_of(reading, room_id, token, doors)
         reading.conclude(key, visitor)
     return visitor
+
+
+def visitor_in(reading: Reading, room_id: str) -> Visitor:
+    """What a request's header lines present for a room: cookies alone (INL-076)."""
+    return _visitor_of(reading, room_id, None, ())
+
+
+def refuse_other_host(inline: InlineHost | None, room_id: str) -> None:
+    """Raise NoRoom for a room that is not one of the inline host that was asked (INL-057)."""
+    if inline is not None and room_id not in inline.ids:
+        raise NoRoom
 
 
 def _visitor_of(reading: Reading, room_id: str, token: str | None, doors: tuple[str, ...]) -> Visitor:

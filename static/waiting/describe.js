@@ -1,6 +1,6 @@
 import { estimate } from './estimate.js';
 import { soundWanted, wish } from './notify.js';
-import { recall, TOKEN } from './storage.js';
+import { inline, recall, TOKEN } from './storage.js';
 import { NEAR } from './state.js';
 import { clock, countdown, date, number, t } from '../shared/text.js';
 
@@ -80,12 +80,15 @@ const full = model => {
   };
 };
 
+/** Where the site is: at a customer's URL that very URL (INL-116). */
+const onward = view => (inline ? location.pathname + location.search : view.location);
+
 const turn = (model, now) => {
   const { view, loop } = model;
   const server = now + model.skew;
   const held = view.claimUntil > server;
   return {
-    css: 'title turn', label: t('turn'), sub: t(loop ? 'takenOften' : 'turnWhy'), go: t('continue'), href: view.location,
+    css: 'title turn', label: t('turn'), sub: t(loop ? 'takenOften' : 'turnWhy'), go: t('continue'), href: onward(view),
     key: t(held ? 'held' : 'good'), valueText: countdown((held ? view.claimUntil : view.passExpiresAt) - server),
     note: held ? t('heldWhy', { t: clock(view.passExpiresAt - model.skew) }) : '', ...(loop && proof(view)),
   };
@@ -93,7 +96,7 @@ const turn = (model, now) => {
 
 const go = model => ({
   css: 'title', label: model.loop ? '' : t('taking'), sub: model.loop ? t('takenOften') : '', ...(model.loop && proof(model.view)),
-  go: t('continue'), href: model.view.location,
+  go: t('continue'), href: onward(model.view),
 });
 
 const refused = key => (model, now) => ({
@@ -131,7 +134,7 @@ const documentTitle = ({ view, lost, screen }, values) => {
 
 const NOTICES = {
   session_elsewhere: ['elsewhere', 'elsewhereWhy'], expired: ['back', 'expiredWhy'], ejected: ['back', 'ejectedWhy'],
-  stale_generation: ['back', 'restartedWhy'], bad_token: ['back', 'unverifiedWhy'],
+  not_sent: ['notSent', 'notSentWhy'], stale_generation: ['back', 'restartedWhy'], bad_token: ['back', 'unverifiedWhy'],
 };
 
 const statusOf = ({ view, lost, at, began }) => {

@@ -3,19 +3,21 @@ import { speak, t } from '../shared/text.js';
 import { describe } from './describe.js';
 import { askToTell, tell, wantSound } from './notify.js';
 import { initial, reduce } from './state.js';
-import { keep, meta, recall, remember, room, root, TOKEN } from './storage.js';
+import { inline, keep, meta, recall, remember, room, root, TOKEN } from './storage.js';
 import { startMail } from './mail.js';
 import { $, draw, label, pulse, speakOf } from './view.js';
 
 // Joins, listens, moves on: the only file that speaks to the server and to the person.
 
-const asked = new URLSearchParams(location.search);
+// At a customer's URL the query is the site's own.
+const asked = new URLSearchParams(inline ? '' : location.search);
 const back = asked.get('qm_return') || undefined;
 const seen = asked.get('qm_from') || undefined;
 const icon = document.querySelector('[rel=icon]');
 const ring = icon.href;
 const MOVES = 3;
 
+if (inline === 'form') remember({ notice: 'not_sent' });
 let model = initial(Date.now(), $('room').textContent, meta());
 let joined = false;
 let cookieless = !navigator.cookieEnabled;
@@ -53,7 +55,7 @@ const call = async (path, init) => {
   const control = new AbortController();
   const deadline = setTimeout(() => control.abort(), 10000);
   try {
-    const response = await fetch(path, { cache: 'no-store', signal: control.signal, ...init });
+    const response = await fetch((root.dataset.base || '') + path, { cache: 'no-store', signal: control.signal, ...init });
     return { status: response.status, after: retryAfter(response), body: await response.json() };
   } catch {
     return { status: 0, after: 0, body: {} };
@@ -64,7 +66,7 @@ const call = async (path, init) => {
 
 const post = (path, more, method = 'POST') => call(path, {
   method, headers: { 'content-type': 'application/json' },
-  body: JSON.stringify({ roomId: room, token: recall(TOKEN) || undefined, ...more }),
+  body: JSON.stringify({ roomId: room, token: !inline && recall(TOKEN) || undefined, ...more }),
 });
 
 /** Address with room, return page and, only in a browser that returns no cookie, the token. */
@@ -105,7 +107,8 @@ const gone = ({ reason: word, rejoin }) => {
   // The place was given a moment ago and no token arrived with the question: this browser returns no cookie.
   if (word === 'new' && joined && !cookieless && recall(TOKEN)) {
     cookieless = true;
-    return true;
+    if (inline) end('cookies');
+    return !inline;
   }
   reason = word;
   const now = Date.now();
@@ -156,7 +159,7 @@ const ask = async () => {
   return { stream: !anew, ms: anew ? 0 : (view.pollMs || 5000) * (1 - Math.random() / 10) };
 };
 
-const feed = createFeed({ ask, url: () => address('/events'), onFrame: view => accept(view) && feed.anew() });
+const feed = createFeed({ ask, url: () => (root.dataset.base || '') + address('/events'), onFrame: view => accept(view) && feed.anew() });
 
 // ---- moving on ----------------------------------------------------------------------------------------------------
 
@@ -184,7 +187,9 @@ const move = () => {
   else if (moves.length > MOVES) tick({ type: 'loop' });
   else if ($('go').href) {
     remember({ moves: [...moves, now] });
-    location.replace($('go').href);
+    // The very URL that was asked for; a form is not sent again.
+    if (inline === 'get') location.reload();
+    else location.replace(inline ? location.pathname + location.search : $('go').href);
   }
 };
 

@@ -49,7 +49,7 @@ def test_the_table_of_fields_is_that_of_the_code() -> None:
         if row.built:
             default = "–" if row.name in ("id", "name", "targetUrl") else f"`{json.dumps(row.default)}`"
             assert f"| `{row.name}` | {row.kind} | {default} | `{row.error_code}` | {row.help} |" in TEXT
-    later = re.search(r"These fields belong to features.*?:\s(`proxyOrigin`.*?)\.\n", TEXT, re.DOTALL)
+    later = re.search(r"These fields belong to features.*?:\s(`proxyOrigins`.*?)\.\n", TEXT, re.DOTALL)
     assert later is not None
     assert re.findall(r"`(\w+)`", later[1]) == [row.name for row in FIELDS if not row.built]
 

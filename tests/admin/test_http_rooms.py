@@ -158,7 +158,7 @@ def test_a_room_that_was_read_can_be_posted_back_whole(owner: Caller, room: str)
             'onBackendDown must be "closed" or "open"',
         ),
         ({"state": "off"}, "invalid_state", ["state"], "state must be active, paused or bypass"),
-        ({"proxyOrigin": "http://203.0.113.7:3000"}, "not_in_this_build", ["proxyOrigin"], None),
+        ({"proxyOrigin": "http://203.0.113.7:3000/app"}, "invalid_proxy_origin", ["proxyOrigin"], None),
         ({"opensAt": "2027-01-01T00:00:00"}, "invalid_opens_at", ["opensAt"], None),
         ({"protection": {"mode": "loud"}}, "invalid_protection", ["protection"], None),
         ({"preset": "capacity"}, "not_in_this_build", ["preset"], None),

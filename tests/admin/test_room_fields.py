@@ -389,7 +389,6 @@ def test_it_takes_only_the_default_of_a_field_that_nothing_obeys_yet(row: Any) -
 
 
 def test_it_tells_defaults_of_later_fields_apart_by_type() -> None:
-    assert parse_patch({"id": "shop", "proxyOrigin": ""}).values == {}
     assert parse_patch({"id": "shop", "ingressBudget": INGRESS_BUDGET}).values == {}
     assert refusal({"id": "shop", "machinePaths": {}}).code == "not_in_this_build"
     assert refusal({"id": "shop", "ingressBudget": {**INGRESS_BUDGET, "totalMs": 1000.0}}).code == "not_in_this_build"

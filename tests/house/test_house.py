@@ -74,6 +74,8 @@ def test_it_decides_who_the_visitor_is_in_one_place() -> None:
         "blueprints/edge/head.py",  # spellings of header names, to read them fast
         "blueprints/edge/protocol.py",  # the socket's own address
         "blueprints/edge/request.py",  # properties that pass the client's on
+        "app/domain/inline/names.py",  # what is kept from an origin, or written for it anew
+        "app/domain/inline/forwarding.py",  # likewise: from the client, never from what was sent
         "app/services/undeclared.py",  # a sentence about the header
     }
 

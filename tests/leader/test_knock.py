@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from app.domain.origins import Origin
-from app.infrastructure import knock
-from app.infrastructure.knock import Knocker, KnockFailed, Refused, own_ports
+from app.infrastructure import address_guard
+from app.infrastructure.address_guard import own_ports
+from app.infrastructure.knock import Knocker, KnockFailed, Refused
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -161,7 +162,7 @@ async def test_it_refuses_a_name_with_one_internal_address_among_its_own(
     def getaddrinfo(host: str, port: int, **_: object) -> list[object]:
         return [(0, 0, 0, "", ("203.0.113.7", port)), (0, 0, 0, "", ("127.0.0.1", port))]
 
-    monkeypatch.setattr(knock.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(address_guard.socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(Refused):
         await Knocker(timeout_ms=2000, allow_private=False).knock(Origin("http", "shop.example", site.port))
 

@@ -1,0 +1,205 @@
+"""The head that goes to an origin, and the head that comes back to the visitor (04, sections 10 and 11).
+
+What is not named here passes byte for byte, in its order and spelling. Pure. Needs a second reviewer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.client_address import Client
+from app.domain.inline.answers import AnswerHead
+from app.domain.inline.names import (
+    CLIENT_CLAIMS,
+    HOP_BY_HOP,
+    HOP_MARK,
+    NEVER_NAMED,
+    OURS,
+    OWN_COOKIE,
+    SET_HERE,
+    is_disguised,
+)
+
+_ODD_LINE: Final = re.compile(
+    rb"^(?:x-forwarded-|x-qm-|connection|keep-alive|proxy-|te:|trailer:|transfer-encoding|upgrade:|expect:|http2-|"
+    rb"cookie:|forwarded:|x-real-ip|cf-|true-client|x-client-ip|x-cluster-|fastly-client|x-original-host|x-host:|"
+    rb"wl-proxy|[^:\r\n]*_)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Beginnings of lines that are looked at one by one; all others pass untouched."""
+_ODD_ANSWER_LINE: Final = re.compile(
+    rb"^(?:connection:|keep-alive:|proxy-connection:|transfer-encoding:|upgrade:|te:|x-qm-|set-cookie:|cache-control:)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CACHEABLE_BAR: Final = re.compile(rb"(?:^|[,\s])(?:private|no-store)\b", re.IGNORECASE)
+_PLAIN_CONNECTIONS: Final = frozenset({b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade"})
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What this deployment says of itself to every origin."""
+
+    mark: bytes
+    """Value of ``X-QM-Hop`` (INL-042)."""
+    known: tuple[bytes, ...] = ()
+    """Marks that are this deployment's: those of SECRET and of SECRET_PREVIOUS."""
+    is_behind_edge: bool = False
+    """EDGE_SECRET is set: the address that the edge names is the whole chain (INL-125)."""
+
+    def is_own(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Tell whether a request has come out of this deployment's own proxy."""
+        sent = headers.get(HOP_MARK)
+        return sent is not None and any(hmac.compare_digest(sent, mark) for mark in self.known)
+
+    @classmethod
+    def of(cls, secrets: Sequence[str], *, is_behind_edge: bool) -> Hop:
+        """Marks of the signing secrets, the present one first."""
+        marks = tuple(hmac.digest(text.encode(), b"qm inline hop", "sha256").hex()[:32].encode() for text in secrets)
+        return cls(marks[0], marks, is_behind_edge)
+
+
+def request_head(
+    line: bytes, block: bytes, headers: dict[bytes, bytes], client: Client, hop: Hop, *, upgrade: Sequence[bytes] = ()
+) -> bytes:
+    """The head for the origin, with its empty line.
+
+    ``line``: method and target; ``block``: the visitor's header lines without the line end of the last one, read
+    strictly before; ``headers``: the same by lower-case name; ``upgrade``: protocols to ask for.
+    """
+    named = _named(headers.get(b"connection"))
+    parts = [line, b" HTTP/1.1\r\n"]
+    position = 0
+    block += b"\r\n"
+    if named:
+        parts += [kept for each in block.split(b"\r\n")[:-1] if (kept := _kept_line(each, client, named))]
+    else:
+        for match in _ODD_LINE.finditer(block):
+            start = match.start()
+            end = block.index(b"\r\n", start) + 2
+            parts += (block[position:start], _kept_line(block[start : end - 2], client, named))
+            position = end
+        parts.append(block[position:])
+    if b"transfer-encoding" in headers:
+        parts.append(b"Transfer-Encoding: chunked\r\n")
+    if b"te" in headers and b"trailers" in _tokens(headers[b"te"]):
+        parts.append(b"TE: trailers\r\n")
+    if upgrade:
+        parts.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % b", ".join(upgrade))
+    parts.append(_forwarded(headers.get(b"host", b""), client, hop))
+    return b"".join(parts)
+
+
+def _kept_line(line: bytes, client: Client, named: frozenset[bytes]) -> bytes:
+    """The line with its end as it is forwarded; nothing when it is not."""
+    name = line.partition(b":")[0].lower()
+    if name == b"cookie":
+        return _without_own_cookie(line)
+    if name in HOP_BY_HOP or name in SET_HERE or name in OURS or name in named or is_disguised(name):
+        return b""
+    if name in CLIENT_CLAIMS and not (client.declared and client.chain != client.address):
+        return b""
+    return line + b"\r\n"
+
+
+def _without_own_cookie(line: bytes) -> bytes:
+    """A ``Cookie`` line without the console's session, other cookies as they are (INL-137, INL-139)."""
+    if OWN_COOKIE not in line:
+        return line + b"\r\n"
+    name, _, value = line.partition(b":")
+    parts = value.split(b";")
+    kept = [part for part in parts if part.partition(b"=")[0].strip(b" \t") != OWN_COOKIE or b"=" not in part]
+    if len(kept) == len(parts):
+        return line + b"\r\n"
+    rest = b";".join(kept).strip(b" \t")
+    return b"%b: %b\r\n" % (name, rest) if rest else b""
+
+
+def _forwarded(host: bytes, client: Client, hop: Hop) -> bytes:
+    """The lines that tell of the visitor's leg, and the empty line (INL-119 … INL-125)."""
+    scheme = client.scheme
+    _, colon, port = host.rpartition(b":") if not host.endswith(b"]") else (b"", b"", b"")
+    shown_port = port if colon and port else b"443" if scheme == "https" else b"80"
+    chain = client.address
+    if client.declared and not hop.is_behind_edge and client.chain:
+        chain = f"{client.chain.replace(',', ', ')}, {client.address}"
+    return b"".join(
+        (
+            b"X-Forwarded-Host: ", host, b"\r\nX-Forwarded-Proto: ", scheme.encode(), b"\r\nX-Forwarded-Port: ",
+            shown_port, b"\r\nX-Forwarded-For: ", chain.encode("latin-1"), b"\r\nX-QM-Hop: ", hop.mark, b"\r\n\r\n",
+        )
+    )  # fmt: skip
+
+
+def _named(connection: bytes | None) -> frozenset[bytes]:
+    """Headers that ``Connection`` names, in lower case, apart from its own words."""
+    if connection is None or connection.lower() in _PLAIN_CONNECTIONS:
+        return frozenset()
+    return frozenset(_tokens(connection)) - NEVER_NAMED - {b"keep-alive", b"close", b"upgrade"}
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    return [token for part in value.lower().split(b",") if (token := part.strip(b" \t"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What the queue adds to an answer of the app."""
+
+    cookies: Sequence[bytes] = ()
+    """Ready ``Set-Cookie`` values (INL-082)."""
+
+
+NOTHING_ADDED: Final = Added()
+
+
+def answer_head(head: AnswerHead, added: Added, *, is_chunked: bool, connection: bytes) -> bytes:
+    """The head for the visitor, with its empty line.
+
+    ``is_chunked``: the body is sent in chunks; ``connection``: value of ``Connection``, empty for none.
+    """
+    block = head.block
+    is_hidden = bool(added.cookies) and not _CACHEABLE_BAR.search(head.cache_control)
+    named = _named(head.connection)
+    parts = [b"HTTP/1.1 ", head.status_text, b"\r\n"]
+    if named:
+        parts += [_kept_answer_line(line, named, is_hidden) for line in block.split(b"\r\n")[:-1]]
+    else:
+        position = 0
+        for match in _ODD_ANSWER_LINE.finditer(block):
+            start = match.start()
+            end = block.index(b"\r\n", start) + 2
+            parts += (block[position:start], _kept_answer_line(block[start : end - 2], named, is_hidden))
+            position = end
+        parts.append(block[position:])
+    if is_chunked:
+        parts.append(b"Transfer-Encoding: chunked\r\n")
+    if is_hidden:
+        parts.append(b"Cache-Control: private, no-cache\r\n")
+    if connection:
+        parts.append(b"Connection: %b\r\n" % connection)
+    if head.status == 101:
+        parts.append(b"Upgrade: %b\r\n" % head.upgrade)
+    if head.status >= 500:
+        parts.append(b"X-QM-Origin: http-%d\r\n" % head.status)
+    parts += [b"Set-Cookie: %b\r\n" % cookie for cookie in added.cookies]
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def _kept_answer_line(line: bytes, named: frozenset[bytes], is_hidden: bool) -> bytes:
+    name = line.partition(b":")[0].lower()
+    if name == b"set-cookie":
+        own = line[11:].partition(b"=")[0].strip(b" \t") == OWN_COOKIE
+        return b"" if own else line + b"\r\n"
+    if name == b"cache-control":
+        return b"" if is_hidden else line + b"\r\n"
+    is_dropped = name in _ANSWER_HOPS or name.startswith(b"x-qm-") or name in named - _NEVER_NAMED_IN_ANSWERS
+    return b"" if is_dropped else line + b"\r\n"
+
+
+_ANSWER_HOPS: Final = frozenset(b"connection keep-alive proxy-connection transfer-encoding upgrade te".split())
+_NEVER_NAMED_IN_ANSWERS: Final = frozenset(b"content-length set-cookie content-type location cache-control".split())

@@ -1,0 +1,186 @@
+"""What an inline host answers: the order of steps for every request to one (INL-075).
+
+Belongs here: ``/__qm`` or the app, bypass or gate, forwarding and its failures. Not here: the decision
+(services/inline_gate.py), the bytes of answers (answers.py), the exchange with the origin (exchange.py).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote_from_bytes
+
+from sanic.http import Stage
+
+from app.core.errors import BareNotFound, NotFound, QmError
+from app.domain.hosts import PREFIX
+from app.domain.inline.failures import OriginFailed
+from app.domain.inline.forwarding import NOTHING_ADDED, Added
+from app.domain.inline.hosts import InlineHost
+from app.domain.inline.requests import has_override, is_media, is_page, wanted_upgrade
+from app.services.inline_counts import Passed
+from app.services.inline_gate import Forward, InlineGate, Queued
+from blueprints.edge.crowd import Standing
+from blueprints.edge.deadlines import Phase
+from blueprints.edge.gate import Full, Gate
+from blueprints.edge.inline.answers import InlineAnswers
+from blueprints.edge.inline.exchange import Exchange, Forwarder
+from blueprints.edge.reading import Reading
+from blueprints.edge.reply import HotReply
+from blueprints.visitor.request_reading import visitor_in
+
+if TYPE_CHECKING:
+    from app.domain.client_address import Client
+    from blueprints.edge.head import Head
+    from blueprints.edge.http import EdgeHttp
+
+_ADMIN: Final = (b"/api/admin/", b"/api/v1/admin/")
+_URL_BYTES: Final = bytes(range(0x21, 0x7F))
+
+
+class UpgradeNotSupported(QmError):
+    """501: there is nothing below /__qm that speaks another protocol (INL-154)."""
+
+    status = 501
+    code = "upgrade_not_supported"
+    sentence = "Upgrades are not supported under /__qm"
+
+
+class ProxyLoop(QmError):
+    """508: the request came out of this deployment's own proxy (INL-042)."""
+
+    status = 508
+    code = "proxy_loop"
+    sentence = "The site behind the queue leads back to the queue"
+
+
+class InlineFront:
+    """Serves inline hosts for one web worker."""
+
+    def __init__(self, *, gate: InlineGate, forwarder: Forwarder, answers: InlineAnswers, edge_gate: Gate) -> None:
+        self._gate = gate
+        self._forwarder = forwarder
+        self._answers = answers
+        self._edge_gate = edge_gate
+
+    async def serve(self, http: EdgeHttp, head: Head, client: Client, host: InlineHost) -> None:
+        """Answer or forward one request. Raises QmError for what is refused with the connection."""
+        http.is_page = is_page(head.headers)
+        if client.note:
+            self._edge_gate.let_in(client, head, is_inline=True)
+        if _is_own(head.path):
+            await self._serve_own(http, head, client)
+            return
+        if head.path.startswith(_ADMIN) and self._edge_gate.hosts.keeps_admin(client.host):
+            await http.serve_own(head, client)
+            return
+        if http.protocol.standing is Standing.SURPLUS:
+            self._gate.counts.count(host.first.id, Passed.OVERLOADED)
+            raise Full
+        if self._forwarder.hop.is_own(head.headers):
+            raise ProxyLoop
+        upgrade = wanted_upgrade(head.headers)
+        if not upgrade and is_media(head.method, head.path, head.headers):
+            http.is_page = False
+            self._gate.counts.count(host.first.id, Passed.BYPASSED)
+            await self._forward(http, head, client, host, Forward(host.first.id))
+            return
+        await self._pass_gate(http, head, client, host, upgrade)
+
+    async def _serve_own(self, http: EdgeHttp, head: Head, client: Client) -> None:
+        """A path below ``/__qm`` (INL-053 … INL-057)."""
+        if wanted_upgrade(head.headers):
+            raise UpgradeNotSupported
+        if head.headers.get(b"service-worker") == b"script":
+            raise NotFound
+        if head.path == PREFIX:
+            await self._serve_bare_prefix(http, client)
+            return
+        head.target = head.target[len(PREFIX) :]
+        head.path = head.path[len(PREFIX) :]
+        if http.protocol.standing is Standing.SURPLUS:
+            http.keep_alive = False
+            await self._edge_gate.let_into_reserve(client, head)
+        await http.serve_own(head, client)
+
+    async def _serve_bare_prefix(self, http: EdgeHttp, client: Client) -> None:
+        if not self._edge_gate.hosts.serves_console(client.host, inline=True):
+            raise BareNotFound
+        await http.answer(HotReply(308, b"", headers=[(b"Location", PREFIX + b"/")]))
+
+    async def _pass_gate(
+        self, http: EdgeHttp, head: Head, client: Client, host: InlineHost, upgrade: list[bytes]
+    ) -> None:
+        reading = Reading(head, client)
+        is_forced = has_override(head.headers)
+        decision = await self._gate.decide(
+            host, client, _url_of(head, client), partial(visitor_in, reading), is_forced=is_forced
+        )
+        if isinstance(decision, Forward):
+            await self._forward(http, head, client, host, decision, upgrade)
+        elif isinstance(decision, Queued):
+            shows_page = bool(http.is_page) and not upgrade
+            await http.answer(self._answers.queued(decision, head, client, shows_page=shows_page))
+        else:
+            http.is_page = bool(http.is_page) and not upgrade
+            await http.answer(self._answers.closed(decision, head, shows_page=http.is_page))
+
+    async def _forward(
+        self,
+        http: EdgeHttp,
+        head: Head,
+        client: Client,
+        host: InlineHost,
+        decision: Forward,
+        upgrade: list[bytes] | None = None,
+    ) -> None:
+        protocol = http.protocol
+        added = Added(decision.cookies) if decision.cookies else NOTHING_ADDED
+        exchange = Exchange(self._forwarder, http, head, client, host, added=added, upgrade=upgrade or ())
+        http.open_upload(head)
+        http.stage = Stage.HANDLER
+        protocol.exchange = exchange
+        protocol.expect(Phase.FORWARD, 0)
+        try:
+            await exchange.run()
+        except OriginFailed as error:
+            self._gate.counts.failed(decision.room_id, error.failure)
+            await self._tell_of_failure(http, head, decision, error, is_upgrade=bool(upgrade))
+            return
+        finally:
+            protocol.exchange = None
+            if protocol.conn_info.lost and not exchange.is_over:
+                self._gate.counts.count(decision.room_id, Passed.CLIENT_ABORTS)
+        if exchange.is_tunnel:
+            protocol.end_tunnel(is_reset=exchange.was_reset)
+        http.stage = Stage.IDLE
+
+    async def _tell_of_failure(
+        self, http: EdgeHttp, head: Head, decision: Forward, error: OriginFailed, *, is_upgrade: bool
+    ) -> None:
+        """Answer in the origin's place, or cut what has begun (INL-142, INL-169)."""
+        if http.stage is Stage.RESPONSE:
+            http.keep_alive = False
+            if head.minor:
+                # The framing shows that the answer is not whole, so what was sent may still arrive.
+                http.request_body = None
+                http.stage = Stage.IDLE
+            return
+        shows_page = bool(http.is_page) and not is_upgrade
+        reply = self._answers.origin_failed(error.failure, decision.room_id, head, shows_page=shows_page)
+        if is_upgrade or http.request_body is not None:
+            http.keep_alive = False
+        await http.answer_late(reply)
+
+
+def _is_own(path: bytes) -> bool:
+    """Tell whether a path is the queue's: exactly ``/__qm`` or below it (INL-054)."""
+    return path.startswith(PREFIX) and path[len(PREFIX) : len(PREFIX) + 1] in (b"", b"/")
+
+
+def _url_of(head: Head, client: Client) -> str:
+    """The URL that the rules of rooms are asked about (INL-047)."""
+    target = head.target
+    if not target.isascii():
+        target = quote_from_bytes(target, safe=_URL_BYTES).encode("ascii")
+    return f"{client.scheme}://{head.headers[b'host'].decode('latin-1')}{target.decode('ascii')}"

@@ -1,0 +1,1 @@
+"""Inline mode: the proxy against odd origins, the gate, and what a visitor meets."""
