@@ -26,6 +26,11 @@ def wall_ms() -> EpochMs:
     return _last_ms  # type: ignore[return-value]  # naming the type would be a call, on the hottest path
 
 
+def raw_wall_ms() -> int:
+    """Milliseconds since 1970 as the machine says, which may go back: only for finding out that it did."""
+    return time.time_ns() // 1_000_000
+
+
 def mono() -> float:
     """Seconds of a clock that no one can set; only differences mean something."""
     return time.monotonic()

@@ -158,16 +158,22 @@ FACTS: Final[list[Metric]] = []
 
 
 def _fact(name: str, text: str) -> Metric:
-    fact = Metric(name, Kind.GAUGE, text, "")
+    fact = Metric(name, Kind.COUNTER, text, "")  # kept when its process is started again
     FACTS.append(fact)
     return fact
 
 
+PROBE_ERRORS = _fact("probe_errors", "Probes of the journal that failed.")
 LAST_COMMIT_MS = _fact("last_commit_ms", "Latest good commit or probe of the journal, ms of clock.mono.")
 LAST_COMMIT_AT = _fact("last_commit_at", "The same, epoch ms.")
 LAST_ERROR_MS = _fact("last_error_ms", "Latest failed commit or probe, ms of clock.mono.")
 LAST_ERROR_AT = _fact("last_error_at", "The same, epoch ms.")
 OLDEST_AT = _fact("oldest_at", "Recorded time of the oldest fact whose commit failed, epoch ms; 0 = none.")
+VALKEY_DOWN = _fact("valkey_down", "1 while the process that asks it all the time cannot reach Valkey.")
+VALKEY_EVER = _fact("valkey_ever", "1 once that process has reached Valkey.")
+VALKEY_USED = _fact("valkey_used", "Bytes of memory that Valkey uses.")
+VALKEY_MAX = _fact("valkey_max", "Its maxmemory in bytes; 0 = none.")
+CLOCK_OFFSET = _fact("clock_offset", "This machine's wall clock less that of Valkey, ms.")
 UNREADY = _fact("storage_unready", "Why storage takes this instance out of rotation; see domain/storage_state.py.")
 JUMP_AT = _fact("clock_jump_at", "Latest jump of the wall clock, epoch ms after it.")
 JUMP_MS = _fact("clock_jump_ms", "How far it jumped in ms, below 0 = back.")

@@ -234,16 +234,16 @@ class Drainer:
 
     async def _succeeded(self, acks: list[list[Any]]) -> None:
         note_commit(self._book)
+        self._book.put(metrics.OLDEST_AT, 0)
         if self._failing_since is not None:
-            self._book.put(metrics.OLDEST_AT, 0)
             log.info("journal_recovered", after_sec=round(mono() - self._failing_since, 1))
             self._failing_since = None
         # Also when it names no room: the first good commit ends the refusals (FLT-080).
         await self._publish(ujson.dumps(acks))
 
-    async def _failed(self, error: QmError) -> None:
+    async def _failed(self, error: QmError, *, is_commit: bool = True) -> None:
         now = mono()
-        note_failure(self._book, error)
+        note_failure(self._book, error, is_commit=is_commit)
         if self._failing_since is None:
             self._failing_since = now
             log.warning("journal_commit_failed", reason=repr(error.__cause__ or error))
@@ -256,7 +256,7 @@ class Drainer:
         try:
             await self._journal.probe()
         except StorageUnavailable as error:
-            await self._failed(error)
+            await self._failed(error, is_commit=False)
             raise
         await self._succeeded([])
 
@@ -292,9 +292,9 @@ def note_commit(book: MetricBook) -> None:
     book.put(metrics.LAST_COMMIT_AT, wall_ms())
 
 
-def note_failure(book: MetricBook, error: BaseException) -> None:
-    """A commit or a probe of the journal failed."""
-    book.add(metrics.WRITE_ERRORS)
+def note_failure(book: MetricBook, error: BaseException, *, is_commit: bool) -> None:
+    """A commit of the journal failed, or a probe."""
+    book.add(metrics.WRITE_ERRORS if is_commit else metrics.PROBE_ERRORS)
     book.put(metrics.LAST_ERROR_MS, int(mono() * 1000))
     book.put(metrics.LAST_ERROR_AT, wall_ms())
     cause = error.__cause__ or error

@@ -299,3 +299,18 @@ def mail_counts_key(prefix: str) -> str:
 def page_file_keys(prefix: str) -> tuple[str, str]:
     """What page files of all builds begin with, and the sorted set of their names by when they were last handed out."""
     return prefix + "asset:", prefix + "assets"
+
+
+def fleet_key(prefix: str) -> str:
+    """Hash: run of an instance → what it last told of itself (infrastructure/fleet_records.py)."""
+    return prefix + "fleet"
+
+
+def storage_reports_key(prefix: str) -> str:
+    """Hash: run of an instance → how its storage does (OBS-148)."""
+    return prefix + "alerts:storage"
+
+
+def rebuilt_key(prefix: str) -> str:
+    """Hash: room → ms by the live store's clock at which it was last rebuilt from its journal."""
+    return prefix + "rebuilt"

@@ -22,8 +22,8 @@ from app.core.metrics import BOUNDS_SEC, FACTS, METRICS, Kind, Metric
 
 ENTRIES: Final = 32_768
 """Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
-TEXTS: Final = ("storage_error",)
-"""Short texts of a process, by name."""
+TEXTS: Final = {"storage_error": 1024, "valkey_policy": 256, "incidents": 262_144}
+"""Texts that a process leaves for the others, and how many bytes each may have."""
 _MAGIC: Final = b"QMMETR01"
 _HEAD: Final = struct.Struct("<8sI")
 _PAGE: Final = 4096
@@ -31,10 +31,14 @@ _ENTRY_BYTES: Final = 256
 _ENTRY_WORDS: Final = _ENTRY_BYTES // 8
 _KEY_AT: Final = 120
 _KEY_MAX: Final = _ENTRY_BYTES - _KEY_AT - 2
-_TEXT_BYTES: Final = 1024
-_TEXT_MAX: Final = _TEXT_BYTES - 16
-_AREA: Final = _PAGE + _ENTRY_BYTES * ENTRIES
+_TEXT_HEAD: Final = 16
+_TEXTS_BYTES: Final = sum(TEXTS.values()) + _TEXT_HEAD * len(TEXTS)
+_FIRST_ENTRY: Final = _PAGE + -(-_TEXTS_BYTES // _PAGE) * _PAGE
+_AREA: Final = _FIRST_ENTRY + _ENTRY_BYTES * ENTRIES
 _BUCKETS: Final = len(BOUNDS_SEC) + 1
+_TEXT_AT: Final = {
+    name: sum(size + _TEXT_HEAD for size in list(TEXTS.values())[:number]) for number, name in enumerate(TEXTS)
+}
 _WORD: Final = (1 << 64) - 1
 _KNOWN: Final = [*METRICS, *FACTS]
 _NUMBER: Final = {metric.name: number for number, metric in enumerate(_KNOWN)}
@@ -185,14 +189,14 @@ class MetricBook:
         return found
 
     def write_text(self, name: str, text: str) -> None:
-        """Leave a short text for the other processes; what is too long is cut."""
-        raw = text.encode()[:_TEXT_MAX]
+        """Leave a text for the other processes; what is too long is cut."""
+        raw = text.encode()[: TEXTS[name]]
         start = self._text_at(self._own, name)
         # The version says when it was written, the same clock for all; an odd one means: being written.
         version = int(mono() * 1000) << 1
         self._words[start >> 3] = version | 1
         self._words[(start >> 3) + 1] = len(raw)
-        self._bytes[start + 16 : start + 16 + len(raw)] = raw
+        self._bytes[start + _TEXT_HEAD : start + _TEXT_HEAD + len(raw)] = raw
         self._words[start >> 3] = version + 2
 
     def text(self, name: str) -> str:
@@ -203,7 +207,7 @@ class MetricBook:
             for _ in range(64):
                 version = self._words[start >> 3]
                 length = self._words[(start >> 3) + 1]
-                raw = self._bytes[start + 16 : start + 16 + min(length, _TEXT_MAX)]
+                raw = self._bytes[start + _TEXT_HEAD : start + _TEXT_HEAD + min(length, TEXTS[name])]
                 if version % 2 == 0 and version == self._words[start >> 3]:
                     break
             else:
@@ -257,10 +261,10 @@ class MetricBook:
         return _PAGE + _AREA * area
 
     def _entry_word(self, area: int, number: int) -> int:
-        return (self._area_start(area) + _PAGE >> 3) + number * _ENTRY_WORDS
+        return (self._area_start(area) + _FIRST_ENTRY >> 3) + number * _ENTRY_WORDS
 
     def _text_at(self, area: int, name: str) -> int:
-        return self._area_start(area) + _TEXT_BYTES * (1 + TEXTS.index(name))
+        return self._area_start(area) + _PAGE + _TEXT_AT[name]
 
 
 def signed(number: int) -> int:

@@ -179,6 +179,22 @@ class RateLimiter:
         self._memory.close()
 
 
+class InstanceNumbers:
+    """What the web workers of the instance have counted, for a process that is none of them; it writes nothing."""
+
+    def __init__(self, name: str, *, now: Callable[[], float] = mono) -> None:
+        """``name``, ``now``: as of ``RateLimiter.attach``."""
+        memory = RateMemory(name, 0)
+        self._words = memory.words
+        self._totals = {gauge: memory.gauge_totals(gauge) for gauge in GAUGES}
+        self.counters = Counters(memory)
+        self.lists = {name: PeerList(memory, name, now) for name in LISTS}
+
+    def gauge_total(self, gauge: str) -> int:
+        """How many are open in all workers together."""
+        return sum(self._words[at] for at in self._totals[gauge])
+
+
 class _Budgets:
     """One budget: its tables in all workers' areas, and when each of its own ways was last used."""
 

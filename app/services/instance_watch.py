@@ -1,0 +1,276 @@
+"""What one instance finds out about itself and its rooms, once for all its processes and for the fleet.
+
+Every second: incidents, how Valkey does, whether the clock jumped. Every 5 s: the record that the other instances read.
+Belongs here: looking, and leaving what was found (MetricBook, FleetRecords). Not here: storage (storage_watch.py), how
+it is told (standing.py, admin_health.py, metrics.py). Source: OBS-039 … OBS-049, FLT-041 … FLT-047, FLT-089, FLT-091.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from app.core import metrics
+from app.core.clock import mono, raw_wall_ms, wall_ms
+from app.core.errors import StorageUnavailable
+from app.core.ids import RoomId
+from app.core.metrics import Metric
+from app.core.runtime import Runtime
+from app.core.version import VERSION
+from app.domain.incidents import Incident, Onsets
+from app.domain.room import Room
+from app.infrastructure.engine_results import RoomFigures
+from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
+from app.infrastructure.metric_book import TEXTS, MetricBook, signed
+from app.infrastructure.rate_limiter import InstanceNumbers
+from app.infrastructure.site_store import SiteShown
+from app.infrastructure.valkey import Valkey
+from app.services.standing import Stand, incidents_text
+
+LOOK_SEC: Final = 1.0
+RECORD_SEC: Final = 5.0
+JUMP_MS: Final = 5000
+"""A step of the wall clock that is called a jump."""
+JUMP_SHOWN_MS: Final = 3_600_000
+MINUTE_SEC: Final = 60.0
+ROOMS_A_TRIP: Final = 100
+MANY_SITES: Final = 3
+NO_WAY_OUT: Final = 2
+"""When at least one of so many sites fails, and at least MANY_SITES do, it may be the one who looks (OBS-049)."""
+
+log = structlog.get_logger(__name__)
+
+
+class Rooms(Protocol):
+    """Copies of the rooms (RoomDirectory)."""
+
+    def all(self) -> list[Room]: ...
+
+
+class Figures(Protocol):
+    """Live figures of rooms (EngineAdmin.figures)."""
+
+    async def figures(self, room_ids: Sequence[RoomId]) -> Mapping[RoomId, RoomFigures]: ...
+
+
+class Knocked(Protocol):
+    """How sites answer (Sites)."""
+
+    async def refresh(self, rooms: Sequence[Room]) -> None: ...
+    def of(self, room: Room) -> SiteShown | None: ...
+
+
+class ClockWatch:
+    """Finds out that somebody set the wall clock."""
+
+    def __init__(
+        self, book: MetricBook, *, wall: Callable[[], int] = raw_wall_ms, steady: Callable[[], float] = mono
+    ) -> None:
+        self._book = book
+        self._wall = wall
+        self._steady = steady
+        self._before = wall(), steady()
+
+    def look(self) -> None:
+        """Compare how far both clocks went since the last look."""
+        now, steady = self._wall(), self._steady()
+        was, steady_then = self._before
+        self._before = now, steady
+        jump = now - was - int((steady - steady_then) * 1000)
+        if abs(jump) > JUMP_MS:
+            log.warning("clock_jumped", ms=jump)
+            self._book.add(metrics.CLOCK_JUMPS)
+            self._book.put(metrics.JUMP_AT, now)
+            self._book.put(metrics.JUMP_MS, jump)
+
+    def incident(self) -> Incident | None:
+        """The latest jump, for an hour."""
+        at = self._book.latest(metrics.JUMP_AT)
+        if not at or not 0 <= self._wall() - at < JUMP_SHOWN_MS:
+            return None
+        ms = signed(self._book.latest(metrics.JUMP_MS))
+        direction = "forward" if ms > 0 else "back"
+        return Incident("clock_jump", f"the wall clock jumped {abs(ms) / 1000:.0f} s {direction}", since=at)
+
+
+class LastMinute:
+    """How much a number that only grows grew within the last minute."""
+
+    def __init__(self, steady: Callable[[], float] = mono) -> None:
+        self._steady = steady
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def saw(self, total: int) -> int:
+        """Note the number of this moment; the growth."""
+        now = self._steady()
+        self._seen.append((now, total))
+        while len(self._seen) > 1 and self._seen[1][0] <= now - MINUTE_SEC:
+            self._seen.popleft()
+        return max(0, total - self._seen[0][1])
+
+
+class InstanceWatch:
+    """The looks of one instance; its loops are in workers/instance.py."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        book: MetricBook,
+        valkey: Valkey,
+        records: FleetRecords,
+        rooms: Rooms,
+        engine: Figures,
+        sites: Knocked,
+        numbers: InstanceNumbers,
+        stand: Callable[[], Stand],
+        kid: str,
+    ) -> None:
+        self._runtime = runtime
+        self._book = book
+        self._valkey = valkey
+        self._records = records
+        self._rooms = rooms
+        self._engine = engine
+        self._sites = sites
+        self._numbers = numbers
+        self._stand = stand
+        self._kid = kid
+        self._clock = ClockWatch(book)
+        self._onsets = Onsets()
+        self._of_rooms: list[Incident] = []
+        self._minutes: dict[str, LastMinute] = {}
+        self._run = runtime.run_name
+
+    async def look(self) -> None:
+        """Find out what is wrong, and leave it for every process of the instance."""
+        self._clock.look()
+        with contextlib.suppress(StorageUnavailable):  # what was known of the rooms stays
+            self._of_rooms = [*await self._look_at_rooms(), *await self._rebuilt()]
+        self._book.put(metrics.VALKEY_DOWN, self._valkey.shown_state == "down")
+        self._book.put(metrics.VALKEY_EVER, self._valkey.ever_connected)
+        found = [*self._of_rooms, *filter(None, (self._policy(), self._clock.incident()))]
+        dated = self._onsets.dated(found, wall_ms())
+        self._book.write_text("incidents", incidents_text(dated, TEXTS["incidents"]))
+
+    async def tell(self) -> None:
+        """Write the record of this instance. Raises StorageUnavailable."""
+        await self._look_at_memory()
+        now = await self._records.now_ms()
+        self._book.put(metrics.CLOCK_OFFSET, raw_wall_ms() - now)
+        runtime, stand = self._runtime, self._stand()
+        await self._records.put(
+            InstanceRecord(
+                run=self._run,
+                instance=runtime.instance_id,
+                version=VERSION,
+                kid=self._kid,
+                started_at=runtime.started_at,
+                ready=stand.ready,
+                storage_ok=stand.storage_ok,
+                leader=runtime.is_leader,
+                seen_at=now,
+                figures=self.figures(),
+            )
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """Numbers of this instance that alerts of the fleet go by (OBS-149)."""
+        counters, lists, book = self._numbers.counters, self._numbers.lists, self._book
+        jump_at = book.latest(metrics.JUMP_AT)
+        connections = self._numbers.gauge_total("connections")
+        most = self._runtime.settings.max_connections
+        return {
+            "connections": connections,
+            "maxConnections": most,
+            "isFull": 0 < most <= connections,
+            "clockJumpAt": jump_at or None,
+            "clockJumpMs": signed(book.latest(metrics.JUMP_MS)) if jump_at else None,
+            "undeclaredPeers": len(lists["undeclared"].recent(600.0)),
+            "edgeRefused": self._growth("edge", counters.total("edge_refused")),
+            "requests": self._growth("requests", self._requests()),
+            "tokensRefused": self._growth("refused", book.total(metrics.REJECTED_TOKENS_ALL)),
+            "tokensPresented": self._growth("presented", book.total(metrics.TOKENS_PRESENTED)),
+            "writeErrors": book.total(metrics.WRITE_ERRORS),
+        }
+
+    async def _look_at_rooms(self) -> list[Incident]:
+        rooms = self._rooms.all()
+        found: dict[RoomId, RoomFigures] = {}
+        for start in range(0, len(rooms), ROOMS_A_TRIP):
+            found.update(await self._engine.figures([room.id for room in rooms[start : start + ROOMS_A_TRIP]]))
+        await self._sites.refresh(rooms)
+        return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites)]
+
+    async def _rebuilt(self) -> list[Incident]:
+        names = {room.id: room.config.name for room in self._rooms.all()}
+        return [
+            Incident("room_rebuilt", f"{names[room_id]} was rebuilt: compare its state and rate with what was set", room_id, at)  # fmt: skip  # noqa: E501
+            for room_id, at in (await self._records.rebuilt()).items()
+            if room_id in names
+        ]
+
+    def _policy(self) -> Incident | None:
+        policy = self._book.text("valkey_policy")
+        if policy in ("", "noeviction"):
+            return None
+        return Incident("valkey_policy", f"Valkey maxmemory-policy is {policy}; it must be noeviction")
+
+    async def _look_at_memory(self) -> None:
+        """Read what Valkey says of its memory: from INFO, since managed services close CONFIG (FLT-047)."""
+        text = await self._valkey.execute("INFO", "memory")
+        said = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        policy = said.get("maxmemory_policy", "")
+        if policy != self._book.text("valkey_policy"):
+            self._book.write_text("valkey_policy", policy)
+            if policy != "noeviction":
+                log.warning("valkey_may_evict", maxmemory_policy=policy, wanted="noeviction")
+        self._book.put(metrics.VALKEY_USED, int(said.get("used_memory", 0)))
+        self._book.put(metrics.VALKEY_MAX, int(said.get("maxmemory", 0)))
+
+    def _requests(self) -> int:
+        return _sum_of(self._book, metrics.HTTP_REQUESTS)
+
+    def _growth(self, name: str, total: int) -> int:
+        return self._minutes.setdefault(name, LastMinute()).saw(total)
+
+
+def _sum_of(book: MetricBook, metric: Metric) -> int:
+    return sum(values[0] for (name, _), values in book.everything().items() if name == metric.name)
+
+
+def _of_lines(rooms: Iterable[Room], found: Mapping[RoomId, RoomFigures]) -> list[Incident]:
+    incidents = []
+    for room in rooms:
+        figures = found.get(room.id)
+        if figures is None:
+            incidents.append(
+                Incident("room_recovering", f"{room.config.name} is being rebuilt from the journal", room.id)
+            )
+        elif figures.joins_refused is not None:
+            is_memory = figures.joins_refused == "memory"
+            bound = "Valkey is short of memory" if is_memory else "the line is as long as QM_LINE_MAX allows"
+            incidents.append(Incident("joins_refused", f"{room.config.name} takes nobody new: {bound}", room.id))
+    return incidents
+
+
+def _of_sites(rooms: Iterable[Room], sites: Knocked) -> list[Incident]:
+    """Sites that do not answer the leader's knocks (OBS-047, OBS-049)."""
+    known = [(room, site) for room in rooms if (site := sites.of(room)) is not None and site.is_up is not None]
+    down = [(room, site) for room, site in known if not site.is_up]
+    doubt = ""
+    if len(down) >= MANY_SITES and len(down) * NO_WAY_OUT >= len(known):
+        doubt = "; so many at once may mean that {by} itself has no way out"
+    return [
+        Incident(
+            "target_down",
+            f"target down — {room.config.name}: {site.failure or 'no answer'}, seen by {site.by}"
+            + doubt.format(by=site.by),
+            room.id,
+        )
+        for room, site in down
+    ]
