@@ -21,7 +21,9 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.hour_store import HourStore, LiveHours
+from app.infrastructure.journal_size import JournalSizes
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.memory_limits import container_limit
 from app.infrastructure.metric_book import MetricBook
@@ -47,6 +49,7 @@ from app.services.hour_keeper import HourKeeper
 from app.services.inline import Inline, guard_of
 from app.services.inline_saves import InlineSaves
 from app.services.install_check import InstallCheck
+from app.services.instances import Instances
 from app.services.line import LineService
 from app.services.live import LiveFeed
 from app.services.lockout import Lockout
@@ -61,6 +64,7 @@ from app.services.refused_tokens import ManyRefused
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.sites import Sites
+from app.services.standing import Standing
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
 from app.services.visitor_counts import VisitorCounts
@@ -192,7 +196,7 @@ class AppContext:
         many_refused = ManyRefused(RefusedTokens(valkey, prefix))
         closing.push_async_callback(many_refused.stop)
         counts = VisitorCounts(many_refused, book)
-        fleet = FleetCounts(counts, CounterBoard(valkey, prefix, _run_of(runtime), web_worker_index()))
+        fleet = FleetCounts(counts, CounterBoard(valkey, prefix, runtime.run_name, web_worker_index()))
         visitor = VisitorServices.build(
             settings=settings,
             keyring=keyring,
@@ -211,9 +215,15 @@ class AppContext:
         connections = ConnectionCap(limiter, settings)
         health = AdminHealth(
             runtime=runtime,
-            valkey=valkey,
+            book=book,
+            standing=Standing(
+                runtime=runtime,
+                book=book,
+                is_full=lambda: connections.is_full,
+                own_valkey=lambda: (valkey.shown_state == "down", valkey.ever_connected),
+                refusing=commits.refusing,
+            ),
             postgres=postgres,
-            commits=commits,
             rooms=room_service,
             limiter=limiter,
             keyring=keyring,
@@ -221,6 +231,7 @@ class AppContext:
             edge_watch=edge_watch,
             connections=connections,
             fleet=fleet,
+            instances=Instances(FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix)),
         )
         assets = Assets()
         tickets = TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader))
@@ -287,8 +298,3 @@ class AppContext:
             inline=inline,
             _closing=closing,
         )
-
-
-def _run_of(runtime: Runtime) -> str:
-    """Name of this run of the instance: the instance's own name is for people, and may come again."""
-    return f"{runtime.instance_id}.{runtime.started_at}.{runtime.main_pid}"

@@ -105,29 +105,23 @@ async def _close_context(app: Sanic[Any, Any]) -> None:
 def _health(app: Sanic[Any, Any]) -> Health:
     """State of the instance as strangers may see it, from memory (OBS-002)."""
     qm: AppContext = app.ctx.qm
-    runtime, settings = qm.runtime, qm.settings
-    is_stopping = runtime.stopping.is_set()
-    reasons = qm.admin_health.reasons()
-    storage_ok = not qm.commits.refusing()
-    valkey = qm.valkey.shown_state
-    degraded = tuple(
-        code for code, holds in (("storage_degraded", not storage_ok), ("valkey_down", valkey == "down")) if holds
-    )
+    runtime, settings, stand = qm.runtime, qm.settings, qm.admin_health.stand()
     return Health(
-        ready=not reasons,
-        status="shutting_down" if is_stopping else "degraded" if degraded else "ok",
+        ready=stand.ready,
+        status=stand.status,
         version=VERSION,
         build=VERSION,
         started_at=runtime.started_at,
         uptime_sec=max(0, wall_ms() - runtime.started_at) // 1000,
         store=settings.store,
         sidestore=settings.sidestore,
-        storage_ok=storage_ok,
+        storage_ok=stand.storage_ok,
         leader=runtime.is_leader,
-        reasons=reasons,
-        degraded=degraded,
-        valkey=valkey,
-        valkey_ever_connected=qm.valkey.ever_connected,
+        reasons=stand.reasons,
+        degraded=stand.degraded,
+        valkey=stand.valkey,
+        valkey_ever_connected=stand.valkey_ever_connected,
+        recovering_rooms=stand.recovering_rooms,
     )
 
 

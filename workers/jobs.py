@@ -18,6 +18,7 @@ from app.domain.notes import rebuilt_note
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
+from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.journal import Journal
 from app.infrastructure.keys import ack_channel, control_channel, rooms_key
 from app.infrastructure.lua_bundle import engine_bundle
@@ -31,6 +32,7 @@ from app.services.draws import Draws
 from app.services.recovery import Recovery
 from app.services.room_details import RoomDetails
 from app.services.sampler import Sampler
+from workers.instance import watch_instance
 from workers.leader import lead
 from workers.runner import Background
 
@@ -62,6 +64,7 @@ async def run(background: Background) -> None:
             draws.run(stop),
             lead(background),
             make_sampler(background).run(stop),
+            watch_instance(background),
         )
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
@@ -115,6 +118,8 @@ def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recove
         mark = rebuilt_note(wall_ms(), facts=rebuilt.head.seq, tickets=rebuilt.tickets, seconds=rebuilt.seconds)
         with contextlib.suppress(StorageUnavailable):  # a mark for people: the room answers without it
             await NotesStore(background.postgres).add_mark(room, mark)
+        with contextlib.suppress(StorageUnavailable):
+            await FleetRecords(valkey, prefix, background.runtime.run_name).note_rebuilt(room)
 
     return Recovery(
         journal=Journal(background.postgres),
@@ -125,4 +130,5 @@ def make_recovery(background: Background, valkey: Valkey, prefix: str) -> Recove
         announce=announce,
         resync_sec=background.settings.resync_ms / 1000,
         noted=note_rebuilt,
+        book=background.book,
     )

@@ -163,6 +163,7 @@ def _fact(name: str, text: str) -> Metric:
     return fact
 
 
+TOKENS_PRESENTED = _fact("tokens_presented", "Requests that brought a visitor token.")
 PROBE_ERRORS = _fact("probe_errors", "Probes of the journal that failed.")
 LAST_COMMIT_MS = _fact("last_commit_ms", "Latest good commit or probe of the journal, ms of clock.mono.")
 LAST_COMMIT_AT = _fact("last_commit_at", "The same, epoch ms.")

@@ -66,6 +66,8 @@ class Runtime:
     """True when the stores are this instance's own children (STORE=embedded or memory)."""
     warnings: tuple[ConfigWarning, ...] = ()
     hardening: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+    """Variables whose value in use came from the environment."""
     key_states: dict[str, str] = field(default_factory=dict)
     """``set``, ``unset`` or ``generated`` for SECRET, SECRET_PREVIOUS, ADMIN_KEY and PUBLIC_API_KEY (CFG-143)."""
     stopping: Flag = field(default_factory=Flag)
@@ -76,6 +78,11 @@ class Runtime:
     """Name of the shared memory of the instance's metrics; "" = this process keeps its own."""
     pg_share: int = 1
     """Most Postgres connections one web worker may hold; the instance's total is PG_POOL_MAX."""
+
+    @property
+    def run_name(self) -> str:
+        """Name of this run of the instance: the instance's own name is for people, and may come again."""
+        return f"{self.instance_id}.{self.started_at}.{self.main_pid}"
 
     @property
     def is_leader(self) -> bool:

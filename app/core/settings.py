@@ -368,6 +368,8 @@ class Loaded:
     warnings: tuple[ConfigWarning, ...]
     hardening: tuple[str, ...]
     """Advice about protections that are off; raises no badge."""
+    given: frozenset[str] = frozenset()
+    """Variables whose value in use came from the environment."""
 
 
 class Refused(Exception):

@@ -80,7 +80,9 @@ def load(env: Mapping[str, str] | None = None) -> Loaded:
         rule(reading)
     if reading.refusals:
         raise Refused(*reading.refusals)
-    return Loaded(Settings(**reading.values), tuple(reading.warnings), tuple(reading.hardening))
+    spoiled = {warning.variable for warning in reading.warnings if warning.code == "bad_value"}
+    given = frozenset(row.name for row in ROWS.values() if reading.is_set(row.name) and row.name not in spoiled)
+    return Loaded(Settings(**reading.values), tuple(reading.warnings), tuple(reading.hardening), given)
 
 
 def _read_row(reading: Reading, attribute: str, known: Row) -> None:

@@ -18,7 +18,7 @@ ORDER: Final = (
 _CRITICAL: Final = frozenset(
     {"origin_down", "storage_degraded", "valkey_down", "connector_locked", "joins_refused", "valkey_policy"}
 )
-_GENERAL: Final = {
+GENERAL: Final = {
     "origin_down": "The site behind a room does not answer",
     "target_down": "The site behind a room does not answer",
     "storage_degraded": "storage is degraded",
@@ -56,10 +56,6 @@ class Incident:
             "since": self.since,
             "text": self.text,
         }
-
-    def in_general(self) -> Incident:
-        """The same without anything that names a room, an address or an error."""
-        return replace(self, text=_GENERAL.get(self.code, "Something is wrong"), room_id=None)
 
 
 class Onsets:

@@ -47,12 +47,19 @@ class CounterBoard:
             ]
         )
 
-    async def all(self) -> list[dict[str, Any]]:
-        """The counts of every web worker of every living instance."""
-        names = await self._valkey.execute("ZRANGE", counting_key(self._prefix), 0, -1)
-        commands = [("HVALS", counters_key(self._prefix, name.decode())) for name in names]
-        found = await self._valkey.pipeline(commands) if commands else []
-        return [dict(ujson.loads(text)) for texts in found if isinstance(texts, list) for text in texts]
+    async def others(self) -> list[dict[str, Any]]:
+        """The counts of every other web worker of every living instance."""
+        names = [name.decode() for name in await self._valkey.execute("ZRANGE", counting_key(self._prefix), 0, -1)]
+        commands = [("HGETALL", counters_key(self._prefix, name)) for name in names]
+        replies = await self._valkey.pipeline(commands) if commands else []
+        own = self._instance, str(self._worker).encode()
+        return [
+            dict(ujson.loads(text))
+            for name, flat in zip(names, replies, strict=True)
+            if isinstance(flat, list)
+            for worker, text in zip(flat[::2], flat[1::2], strict=True)
+            if worker.isdigit() and (name, worker) != own
+        ]
 
     async def add_decisions(self, decisions: Sequence[Mapping[str, Any]]) -> None:
         """Put decisions of bot protection, oldest first, before those that are there; the last 50 stay."""

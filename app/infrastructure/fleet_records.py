@@ -142,9 +142,7 @@ class FleetRecords:
         key = storage_reports_key(self._prefix)
         time, flat = await self._valkey.pipeline([("TIME",), ("HGETALL", key)])
         now = int(time[0]) * 1000 + int(time[1]) // 1000
-        reports = {
-            run: StorageReport(*ujson.loads(text)) for run, text in zip(flat[::2], flat[1::2], strict=True)
-        }
+        reports = {run: StorageReport(*ujson.loads(text)) for run, text in zip(flat[::2], flat[1::2], strict=True)}
         if old := [run for run, report in reports.items() if now - report.at > LOST_MS]:
             await self._valkey.execute("HDEL", key, *old)
         own = self._run.encode() if without_own else None

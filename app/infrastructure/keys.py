@@ -314,3 +314,8 @@ def storage_reports_key(prefix: str) -> str:
 def rebuilt_key(prefix: str) -> str:
     """Hash: room → ms by the live store's clock at which it was last rebuilt from its journal."""
     return prefix + "rebuilt"
+
+
+def journal_size_key(prefix: str) -> str:
+    """JSON: bytes of the database, rows that the journal gets in an hour (OBS-194)."""
+    return prefix + "journal:size"

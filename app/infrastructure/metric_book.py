@@ -172,6 +172,10 @@ class MetricBook:
         """The instance's number: the sum over its processes, 0 when nobody wrote it."""
         return sum(self._values_of(metric, labels))
 
+    def has(self, metric: Metric, *labels: str) -> bool:
+        """Some process wrote it."""
+        return any(True for _ in self._values_of(metric, labels))
+
     def latest(self, metric: Metric) -> int:
         """The largest number of any process."""
         return max(self._values_of(metric, ()), default=0)
@@ -193,7 +197,7 @@ class MetricBook:
         raw = text.encode()[: TEXTS[name]]
         start = self._text_at(self._own, name)
         # The version says when it was written, the same clock for all; an odd one means: being written.
-        version = int(mono() * 1000) << 1
+        version = max(int(mono() * 1000) << 1, self._words[start >> 3] + 1 & ~1)
         self._words[start >> 3] = version | 1
         self._words[(start >> 3) + 1] = len(raw)
         self._bytes[start + _TEXT_HEAD : start + _TEXT_HEAD + len(raw)] = raw

@@ -39,6 +39,7 @@ REFUSED: Final = "refused_"
 COUNTERS: Final = (
     "edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at", "auth_failures",
     "access_changes",
+    "sse_refused",
     *(REFUSED + group for group in GROUPS),
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""

@@ -111,6 +111,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         is_private=stores is not None,
         warnings=(*loaded.warnings, *file_warnings, *key_warnings),
         hardening=loaded.hardening,
+        given=loaded.given,
         key_states=states,
         pg_share=max(1, (settings.pg_pool_max - sum(PG_CONNECTIONS.values())) // settings.workers),
     )

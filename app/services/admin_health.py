@@ -1,55 +1,41 @@
 """What ``GET /api/admin/health`` and the console's frames tell about this server: states, incidents, values in use.
 
-Only what this build really knows; a block whose feature is missing is absent (OBS: a number that is not known is
-absent or null). Not here: the public ``/healthz``.
+Only what this build really knows: a block whose feature is missing is absent, a number that is not known is absent or
+null. Not here: how the instance stands (standing.py), the public ``/healthz``. Source: OBS-031 … OBS-041.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from app.core import metrics
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.runtime import Runtime
 from app.core.settings import ConfigWarning
 from app.core.version import VERSION
+from app.domain.incidents import Incident
 from app.domain.keyring import Keyring
+from app.infrastructure.fleet_records import Fleet
+from app.infrastructure.journal_size import JournalSize
+from app.infrastructure.metric_book import MetricBook, signed
 from app.infrastructure.postgres import Postgres
+from app.infrastructure.process_memory import limit_bytes
 from app.infrastructure.rate_limiter import RateLimiter
-from app.infrastructure.valkey import Valkey
-from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
+from app.services.instances import Instances
+from app.services.metrics import refused_by_budget
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService
+from app.services.standing import Stand, Standing
 from app.services.undeclared import UndeclaredPeers
 
+FLEET_SEC: Final = 4.0
 POSTGRES_TRIAL_SEC: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Incident:
-    """One thing that is wrong now (OBS-044)."""
-
-    code: str
-    severity: str
-    text: str
-    room_id: str | None = None
-    since: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The object of ``incidents``."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "roomId": self.room_id,
-            "since": self.since,
-            "text": self.text,
-        }
 
 
 class AdminHealth:
@@ -59,9 +45,9 @@ class AdminHealth:
         self,
         *,
         runtime: Runtime,
-        valkey: Valkey,
+        book: MetricBook,
+        standing: Standing,
         postgres: Postgres,
-        commits: CommitWaiter,
         rooms: RoomService,
         limiter: RateLimiter,
         keyring: Keyring,
@@ -69,12 +55,13 @@ class AdminHealth:
         edge_watch: EdgeWatch,
         connections: ConnectionCap,
         fleet: FleetCounts,
+        instances: Instances,
         now: Callable[[], int] = wall_ms,
     ) -> None:
         self._runtime = runtime
-        self._valkey = valkey
+        self._book = book
+        self._standing = standing
         self._postgres = postgres
-        self._commits = commits
         self._rooms = rooms
         self._limiter = limiter
         self._keyring = keyring
@@ -82,93 +69,80 @@ class AdminHealth:
         self._edge_watch = edge_watch
         self._connections = connections
         self._fleet = fleet
+        self._instances = instances
         self._now = now
-        self._since: dict[tuple[str, str | None], int] = {}
 
-    def incidents(self, views: Sequence[RoomView]) -> list[Incident]:
+    def stand(self) -> Stand:
+        """How the instance stands now; asks no store."""
+        return self._standing.now()
+
+    async def look_around(self) -> None:
+        """Read the other instances anew if that was not done lately; for frames."""
+        await self._instances.refresh(FLEET_SEC)
+
+    def incidents(self) -> Sequence[Incident]:
         """What is wrong now, most serious first (OBS-045)."""
-        found: list[tuple[str, str, str | None, str]] = []
-        if self._commits.refusing():
-            found.append(("storage_degraded", "critical", None, "storage is degraded: the journal takes no commits"))
-        if self._valkey.shown_state == "down":
-            found.append(("valkey_down", "critical", None, "Valkey cannot be reached"))
-        found.extend(filter(None, map(_refuses_joins, views)))
-        for view in views:
-            if view.is_recovering:
-                text = f"{view.room.config.name} is being rebuilt from the journal"
-                found.append(("room_recovering", "warning", view.room.id, text))
-        now = self._now()
-        self._since = {(code, room): self._since.get((code, room), now) for code, _, room, _ in found}
-        return [Incident(code, severity, text, room, self._since[code, room]) for code, severity, room, text in found]
+        return self.stand().incidents
 
-    def reasons(self) -> tuple[tuple[str, str], ...]:
-        """Code and text of what makes this instance not ready (OBS-012)."""
-        holds = {
-            ("shutting_down", "this instance is stopping"): self._runtime.stopping.is_set(),
-            ("connection_limit", "this instance holds as many connections as it may"): self._connections.is_full,
-        }
-        return tuple(reason for reason in holds if holds[reason])
-
-    def server_block(self, incidents: Sequence[Incident]) -> dict[str, Any]:
-        """``server`` of a stream frame. ``instances`` is absent where this build cannot count them."""
-        runtime = self._runtime
+    def server_block(self) -> dict[str, Any]:
+        """``server`` of a stream frame. ``instances`` is absent while they were never counted."""
+        runtime, fleet = self._runtime, self._instances.last
+        count = 1 if runtime.is_private else None if fleet is None else len(fleet.live)
         return {
             "instance": runtime.instance_id,
-            **({"instances": 1} if runtime.is_private else {}),
-            "partial": False,
+            **({} if count is None else {"instances": count}),
+            "partial": self._instances.is_partial,
             "version": VERSION,
             "startedAt": runtime.started_at,
-            "uptimeSec": max(0, self._now() - runtime.started_at) // 1000,
-            "status": self._status(incidents),
+            "uptimeSec": self._uptime_sec(),
+            "status": self.stand().status,
             "insecureConfig": len(self._warnings()),
         }
 
     def backend_block(self, views: Sequence[RoomView]) -> dict[str, Any]:
         """``backend`` of a stream frame."""
         recovering = sum(view.is_recovering for view in views)
-        return {"ok": self._valkey.shown_state == "up" and not recovering, "recovering": recovering}
+        return {"ok": self.stand().valkey == "up" and not recovering, "recovering": recovering}
 
-    async def report(self, admin_streams: int) -> dict[str, Any]:
-        """The full answer; it is given whatever is down (OBS-032). ``admin_streams``: those of this worker."""
-        views, stores, sums = await asyncio.gather(self._views(), self._stores(), self._sums())
-        incidents = self.incidents(views or ())
-        reasons = [{"code": code, "text": text} for code, text in self.reasons()]
+    async def report(self) -> dict[str, Any]:
+        """The full answer; it is given whatever is down (OBS-032)."""
+        views, postgres, counted, fleet = await asyncio.gather(
+            self._views(), self._try_postgres(), self._sums(), self._instances.read()
+        )
+        sums, is_stale = counted
+        stand, size = self.stand(), await self._instances.journal_size()
         return {
             **self._identity(),
-            "ready": not reasons,
-            "status": self._status(incidents),
-            "reasons": reasons,
-            "degraded": list(dict.fromkeys(incident.code for incident in incidents)),
+            **_standing_block(stand),
+            "fleet": self._fleet_block(fleet),
             "rooms": None if views is None else _rooms_block(views),
-            "sse": self._sse_block(admin_streams),
+            "sse": self._sse_block(),
             "connections": self._connections.connections_block(),
             "limits": self._limits_block(),
             "waitingPage": self._waiting_page_block(),
-            "storage": {"ok": not self._commits.refusing() and stores["postgres"] == "up"},
-            "backend": {**stores, **self._recovering(views or ())},
+            "storage": self._storage_block(stand, postgres, views or (), size),
+            "backend": self._backend_block(stand, postgres, views or ()),
             "proxy": self._undeclared.proxy_block(),
             "edge": self._edge_watch.edge_block(),
-            **sums.health_blocks(),
-            "protection": self._protection_block(sums),
+            **_marked(sums.health_blocks(), stale=is_stale),
+            "protection": _marked_one(self._protection_block(sums), stale=is_stale),
             "access": {"sso": False, "operators": 0, "monitorLinks": 0},
+            "memory": self._memory_block(),
+            "clock": self._clock_block(),
             "keys": self._keys_block(),
-            "config": {name: {"value": value} for name, value in self._runtime.settings.shown().items()},
-            "incidents": [incident.to_json() for incident in incidents],
+            "config": self._config_block(),
+            "incidents": [incident.to_json() for incident in stand.incidents],
             "warnings": self._warnings(),
             "configWarnings": [_warning(warning) for warning in self._config_warnings()],
             "hardening": list(self._runtime.hardening),
         }
-
-    def _status(self, incidents: Sequence[Incident]) -> str:
-        if self._runtime.stopping.is_set():
-            return "shutting_down"
-        return "degraded" if incidents else "ok"
 
     def _identity(self) -> dict[str, Any]:
         runtime, now = self._runtime, self._now()
         settings = runtime.settings
         return {
             "version": VERSION,
+            "build": VERSION,
             "instance": runtime.instance_id,
             "role": "all",
             "pid": runtime.main_pid,
@@ -176,7 +150,7 @@ class AdminHealth:
             "now": now,
             "nowIso": datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "startedAt": runtime.started_at,
-            "uptimeSec": max(0, now - runtime.started_at) // 1000,
+            "uptimeSec": self._uptime_sec(),
             "store": settings.store,
             "sidestore": settings.sidestore,
             "drill": settings.drill,
@@ -189,45 +163,99 @@ class AdminHealth:
         except StorageUnavailable:
             return None
 
-    async def _stores(self) -> dict[str, Any]:
-        """States of both stores; Postgres is asked, because nothing else tells an idle server."""
+    def _uptime_sec(self) -> int:
+        return max(0, self._now() - self._runtime.started_at) // 1000
+
+    async def _try_postgres(self) -> str:
+        """``up`` or ``down``: it is asked, because nothing else tells an idle server."""
         try:
             await asyncio.wait_for(self._postgres.fetchval("SELECT 1"), POSTGRES_TRIAL_SEC)
-            postgres = "up"
         except (StorageUnavailable, TimeoutError):
-            postgres = "down"
+            return "down"
+        return "up"
+
+    async def _sums(self) -> tuple[Sums, bool]:
+        """Counts of the living instances, and whether those of others could not be read (OBS-039, FLT-043)."""
+        try:
+            return await self._fleet.sums(), False
+        except StorageUnavailable:
+            return self._fleet.known(), True
+
+    def _fleet_block(self, fleet: Fleet | None) -> dict[str, Any]:
+        """``fleet``: the instances that are there (FLT-043, FLT-044); before they were ever read, this one alone."""
+        members = [] if fleet is None else [record.to_json() for record in fleet.live]
+        is_partial = self._instances.is_partial
+        block = {"instances": len(members) or 1, "partial": is_partial, "members": members}
+        return {**block, "stale": True} if is_partial else block
+
+    def _storage_block(
+        self, stand: Stand, postgres: str, views: Sequence[RoomView], size: JournalSize
+    ) -> dict[str, Any]:
+        book = self._book
+        error_at, oldest = book.latest(metrics.LAST_ERROR_AT), book.latest(metrics.OLDEST_AT)
+        figures = [view.figures for view in views if view.figures is not None]
         return {
-            "store": self._runtime.settings.store,
-            "valkey": self._valkey.shown_state,
-            "valkeyEverConnected": self._valkey.ever_connected,
-            "postgres": postgres,
+            "ok": stand.storage_ok and postgres == "up",
+            "writeErrors": book.total(metrics.WRITE_ERRORS),
+            "lastError": book.text("storage_error") or None,
+            "lastErrorAt": error_at or None,
+            "lastCommitAt": book.latest(metrics.LAST_COMMIT_AT) or None,
+            "pendingEvents": sum(max(0, room.seq - room.committed) for room in figures) if views else None,
+            "oldestPendingMs": max(0, self._now() - oldest) if oldest else 0,
+            "databaseBytes": size.database_bytes,
+            "journalRowsPerHour": size.rows_per_hour,
         }
 
-    async def _sums(self) -> Sums:
-        """Counts of the living instances; those of this process alone while the live store is away (OBS-039)."""
-        try:
-            return await self._fleet.sums()
-        except StorageUnavailable:
-            return self._fleet.known()
+    def _backend_block(self, stand: Stand, postgres: str, views: Sequence[RoomView]) -> dict[str, Any]:
+        book = self._book
+        ids = [view.room.id for view in views if view.is_recovering]
+        policy = book.text("valkey_policy")
+        return {
+            "store": self._runtime.settings.store,
+            "valkey": stand.valkey,
+            "recoveringRooms": len(ids),
+            "recoveringRoomIds": ids,
+            "ok": stand.valkey == "up" and not ids,
+            "valkeyEverConnected": stand.valkey_ever_connected,
+            "maxmemoryPolicy": policy or None,
+            "usedMemoryBytes": book.latest(metrics.VALKEY_USED) or None,
+            "maxMemoryBytes": book.latest(metrics.VALKEY_MAX) or None,
+            "postgres": postgres,
+            **({"stale": True} if stand.valkey == "down" else {}),
+        }
+
+    def _memory_block(self) -> dict[str, Any]:
+        return {"rssBytes": self._book.total(metrics.MEMORY) or None, "limitBytes": limit_bytes()}
+
+    def _clock_block(self) -> dict[str, Any]:
+        book = self._book
+        at = book.latest(metrics.JUMP_AT)
+        return {
+            "lastJumpAt": at or None,
+            "lastJumpMs": signed(book.latest(metrics.JUMP_MS)) if at else None,
+            "offsetFromValkeyMs": signed(book.latest(metrics.CLOCK_OFFSET)) if book.has(metrics.CLOCK_OFFSET) else None,
+        }
+
+    def _config_block(self) -> dict[str, Any]:
+        given = self._runtime.given
+        return {
+            name: {"value": value, "from": "env" if name in given else "default"}
+            for name, value in self._runtime.settings.shown().items()
+        }
 
     def _protection_block(self, sums: Sums) -> dict[str, Any]:
         settings = self._runtime.settings
         thresholds = {"warnAt": settings.protection_warn_at, "blockAt": settings.protection_block_at}
         return {"mode": settings.protection_mode, **thresholds, **{name: sums.protection[name] for name in OUTCOMES}}
 
-    def _recovering(self, views: Sequence[RoomView]) -> dict[str, Any]:
-        ids = [view.room.id for view in views if view.is_recovering]
-        is_up = self._valkey.shown_state == "up"
-        return {"ok": is_up and not ids, "recoveringRooms": len(ids), "recoveringRoomIds": ids}
-
-    def _sse_block(self, admin_streams: int) -> dict[str, Any]:
-        settings = self._runtime.settings
-        visitors = self._limiter.gauge_total("sse")
+    def _sse_block(self) -> dict[str, Any]:
+        settings, counters = self._runtime.settings, self._limiter.counters
         return {
-            "visitors": visitors,
-            "admin": admin_streams if settings.workers == 1 else None,
+            "visitors": self._limiter.gauge_total("sse"),
+            "admin": self._book.total(metrics.SSE, "admin"),
             "perIp": settings.sse_per_ip,
             "maxTotal": settings.sse_max_total,
+            "refusedTotal": counters.total("sse_refused"),
         }
 
     def _limits_block(self) -> dict[str, Any]:
@@ -237,15 +265,22 @@ class AdminHealth:
             "checkPerMin": settings.check_limit_per_min,
             "statusPerMin": settings.status_limit_per_min,
             "waitingPerMin": settings.waiting_limit_per_min,
+            "notifyPerMin": settings.notify_limit_per_min,
             "verifyPerMin": settings.verify_limit_per_min,
             "adminAuthFailPerMin": settings.admin_auth_fail_per_min,
             "maxKeys": settings.rate_limit_max_keys,
+            "refusedTotal": refused_by_budget(self._limiter),
         }
 
     def _waiting_page_block(self) -> dict[str, Any]:
         """The page budget, and whether it rests for somebody behind an undeclared proxy (CFG-123)."""
         limit, exempt = self._runtime.settings.waiting_limit_per_min, self._undeclared.exempt
-        return {"enforced": limit > 0 and not exempt, "limitPerMin": limit, "exemptAddresses": exempt}
+        return {
+            "enforced": limit > 0 and not exempt,
+            "limitPerMin": limit,
+            "exemptAddresses": exempt,
+            "refusedTotal": refused_by_budget(self._limiter)["waiting"],
+        }
 
     def _keys_block(self) -> dict[str, Any]:
         """States of the keys and the public names of the two secrets (CFG-143)."""
@@ -265,13 +300,22 @@ class AdminHealth:
         return [*self._runtime.warnings, *self._undeclared.config_warnings()]
 
 
-def _refuses_joins(view: RoomView) -> tuple[str, str, str | None, str] | None:
-    """The incident of a room that refused newcomers within the last minute (ENG-294)."""
-    why = view.figures.joins_refused if view.figures else None
-    if why is None:
-        return None
-    bound = "Valkey is short of memory" if why == "memory" else "the line is as long as QM_LINE_MAX allows"
-    return "joins_refused", "critical", view.room.id, f"{view.room.config.name} takes nobody new: {bound}"
+def _standing_block(stand: Stand) -> dict[str, Any]:
+    return {
+        "ready": stand.ready,
+        "status": stand.status,
+        "reasons": [{"code": code, "text": text} for code, text in stand.reasons],
+        "degraded": list(stand.degraded),
+    }
+
+
+def _marked(blocks: dict[str, Any], *, stale: bool) -> dict[str, Any]:
+    """Blocks that say so when the live store could not be read for them (OBS-032)."""
+    return {name: _marked_one(block, stale=stale) for name, block in blocks.items()}
+
+
+def _marked_one(block: dict[str, Any], *, stale: bool) -> dict[str, Any]:
+    return {**block, "stale": True} if stale else block
 
 
 def _camel(states: dict[str, str]) -> dict[str, str]:

@@ -20,6 +20,8 @@ from app.services.visitor_counts import MAX_ORIGIN_PAIRS, MAX_UNKNOWN_ROOMS, Cou
 
 EVERY_SEC: Final = 5.0
 """How often counts that did not change are shown again, lest they count as those of a dead instance."""
+OTHERS_SEC: Final = 15.0
+"""How long the counts of the other workers serve while they cannot be read (FLT-043)."""
 SHOWN: Final = (
     Counted.UNKNOWN_ROOM_CHECKS, Counted.BLOCKED_RETURN_URLS, Counted.REFUSED_ORIGIN_CHECKS,
     Counted.REFUSED_KEY_CHECKS, Counted.RATE_LIMITED_CHECKS, Counted.REJECTED_TOKENS, Counted.CHECKS_WITHOUT_URL,
@@ -108,6 +110,8 @@ class FleetCounts:
         self._base: Sums | None = None
         """Counts of a worker that died in this one's place."""
         self._shown: tuple[float, Any] = (-EVERY_SEC, None)
+        self._others: tuple[float, Sums] = (-OTHERS_SEC, Sums())
+        """Sums of all other workers when they were last read."""
 
     async def hand_over(self) -> None:
         """Show what was counted, if there is news, and pass decisions on. Raises StorageUnavailable."""
@@ -129,7 +133,8 @@ class FleetCounts:
     async def sums(self) -> Sums:
         """The fleet's counts, this process's up to now. Raises StorageUnavailable."""
         await self.hand_over()
-        return _sum(map(Sums.from_json, await self._board.all()))
+        self._others = mono(), _sum(map(Sums.from_json, await self._board.others()))
+        return self.known()
 
     async def decisions(self) -> Sequence[Mapping[str, Any]]:
         """The last 50 decisions of bot protection, latest first. Raises StorageUnavailable."""
@@ -137,13 +142,17 @@ class FleetCounts:
         return await self._board.decisions()
 
     def known(self) -> Sums:
-        """What this process alone has counted: all that is known while the live store is away."""
+        """What is known without the live store: this process's counts, and the others' as read up to 15 s ago."""
+        read_at, others = self._others
+        return _sum([self._counted(), others if mono() - read_at < OTHERS_SEC else Sums()])
+
+    def _counted(self) -> Sums:
         return _sum([self._base or Sums(), Sums.of(self._counts)])
 
     async def _own(self) -> Sums:
         if self._base is None:
             self._base = Sums.from_json(await self._board.own())
-        return self.known()
+        return self._counted()
 
 
 def _sum(parts: Iterable[Sums]) -> Sums:

@@ -207,11 +207,16 @@ class InstanceWatch:
         return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites)]
 
     async def _rebuilt(self) -> list[Incident]:
-        names = {room.id: room.config.name for room in self._rooms.all()}
+        rebuilt = await self._records.rebuilt()
         return [
-            Incident("room_rebuilt", f"{names[room_id]} was rebuilt: compare its state and rate with what was set", room_id, at)  # fmt: skip  # noqa: E501
-            for room_id, at in (await self._records.rebuilt()).items()
-            if room_id in names
+            Incident(
+                "room_rebuilt",
+                f"{room.config.name} was rebuilt from the journal: compare its state and rate with what was set",
+                room.id,
+                rebuilt[room.id],
+            )
+            for room in self._rooms.all()
+            if room.id in rebuilt
         ]
 
     def _policy(self) -> Incident | None:

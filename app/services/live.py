@@ -19,10 +19,11 @@ import ujson
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
 from app.core.metrics import SSE
+from app.domain.incidents import Incident
 from app.domain.principal import Principal
 from app.domain.roles import Role
 from app.infrastructure.metric_book import MetricBook
-from app.services.admin_health import AdminHealth, Incident
+from app.services.admin_health import AdminHealth
 from app.services.people import People
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.room_reduced import reduced_object
@@ -273,9 +274,10 @@ class LiveFeed:
             views = await self._rooms.views()
         except StorageUnavailable:  # no list of rooms was ever read: nothing true can be said about them
             return None
+        await self._health.look_around()
         before = since.rooms if since is not None else {}
         rooms = await _texts(views, before, for_links=any(stream.is_link for stream in self._streams))
-        tail = self._tail(views, self._health.incidents(views))
+        tail = self._tail(views, self._health.incidents())
         removed = [room_id for room_id in before if room_id not in rooms]
         applied = [room_id for room_id in before if room_id in rooms] + [r for r in rooms if r not in before]
         changed = [entry for room_id, entry in rooms.items() if before.get(room_id) is not entry]
@@ -285,7 +287,7 @@ class LiveFeed:
     def _tail(self, views: Sequence[RoomView], incidents: Sequence[Incident]) -> str:
         blocks = {
             "totals": totals(views, incidents),
-            "server": self._health.server_block(incidents),
+            "server": self._health.server_block(),
             "backend": self._health.backend_block(views),
         }
         return _dump(blocks)[1:]

@@ -17,10 +17,12 @@ import ujson
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.core.metrics import REBUILDS
 from app.domain.facts import UnknownFact
 from app.domain.fold import BrokenJournal
 from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder, Rebuilt
 
 RETRY_SEC: Final = (5.0, 60.0)
@@ -109,9 +111,11 @@ class Recovery:
         announce: Callable[[RoomId], Awaitable[None]],
         resync_sec: float,
         noted: Callable[[RoomId, Rebuilt], Awaitable[None]] | None = None,
+        book: MetricBook | None = None,
     ) -> None:
-        """``noted`` hears of each room that was rebuilt."""
+        """``noted`` hears of each room that was rebuilt; ``book``: where rebuilds are counted."""
         self._noted = noted
+        self._book = book or MetricBook.alone()
         self._journal = journal
         self._live = live
         self._rebuilder = rebuilder
@@ -299,6 +303,7 @@ class Recovery:
             tickets=rebuilt.tickets,
             seconds=round(rebuilt.seconds, 2),
         )
+        self._book.add(REBUILDS, "ok")
         await self._announce(room)
         if self._noted is not None:
             await self._noted(room, rebuilt)
@@ -312,6 +317,7 @@ class Recovery:
 
     def _postpone(self, room: RoomId, reason: str) -> None:
         attempts = self._attempts[room]
+        self._book.add(REBUILDS, "failed")
         attempts.next_try = mono() + attempts.pause
         log.error("rebuild_failed", room=room, reason=reason, next_try_sec=attempts.pause)
         attempts.pause = min(attempts.pause * 2, RETRY_SEC[1])

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from app.domain.incidents import GENERAL
+
 HEALTH_SHOWN: Final = ("ready", "status", "version", "startedAt", "uptimeSec", "leader", "rooms")
-_BACKEND_SHOWN: Final = ("store", "valkey", "recoveringRooms", "ok")
-_SENTENCES: Final = {
-    "storage_degraded": "the storage is degraded",
-    "valkey_down": "the live store cannot be reached",
-    "joins_refused": "a room takes nobody new",
-    "room_recovering": "a room is being rebuilt",
-}
+_BACKEND_SHOWN: Final = ("store", "valkey", "recoveringRooms", "ok", "valkeyEverConnected")
 
 
 def reduced_health(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,5 +30,5 @@ def _incident(one: Mapping[str, Any]) -> dict[str, Any]:
         "severity": one["severity"],
         "roomId": None,
         "since": one["since"],
-        "text": _SENTENCES.get(code, code.replace("_", " ")),
+        "text": GENERAL.get(code, code.replace("_", " ")),
     }

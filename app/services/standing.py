@@ -1,7 +1,7 @@
 """How this instance stands: ready, degraded, and why, the same from every one of its processes (OBS-002 … OBS-021).
 
 Read from memory that the processes share, so that no store is asked (OBS-010). Belongs here: putting together what
-processes found out. Not here: finding it out (instance_watch.py, storage_watch.py), the incidents' words beyond storage.
+processes found out. Not here: finding it out (instance_watch.py, storage_watch.py).
 """
 
 from __future__ import annotations

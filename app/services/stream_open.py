@@ -70,6 +70,8 @@ class StreamOpener:
     def enter(self, client: Client) -> None:
         """Count one more stream of this address; ``leave`` has to follow. Raises ``sse_limit`` or ``sse_full``."""
         entry = self._limiter.gauge_enter(_GAUGE, client.key, per_key=self._per_address, in_all=self._in_all)
+        if not entry.entered:
+            self._limiter.counters.add("sse_refused")
         if entry.over == "key":
             raise RateLimited(
                 "This address has as many live updates open as it may. The page goes on by asking.",

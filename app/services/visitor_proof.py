@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.core.metrics import TOKENS_PRESENTED
 from app.domain.client_address import Client
 from app.domain.fingerprint import fingerprints
 from app.domain.tokens import Cause, Claims, VisitorTokens, handle_bytes
@@ -81,18 +82,21 @@ class SecretMaker:
 class Identifier:
     """Turns a Visitor into an Identity, and settles which of several values is his."""
 
-    __slots__ = ("_counts", "_engine", "_tokens")
+    __slots__ = ("_counts", "_engine", "_presented", "_tokens")
 
     def __init__(self, *, engine: Engine, tokens: VisitorTokens, counts: VisitorCounts) -> None:
         self._engine = engine
         self._tokens = tokens
         self._counts = counts
+        self._presented = counts.book.tally(TOKENS_PRESENTED)
 
     def identify(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity:
         """Read what ``visitor`` presents for ``room``. Costs no trip.
 
         Good tokens stay good until they are too old, so that a visitor who asks again is not read again.
         """
+        if visitor.tokens:
+            self._presented.add()
         known = visitor.known
         if known is not None and known[0] is room and now_ms <= known[1]:
             return known[2]

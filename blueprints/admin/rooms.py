@@ -18,7 +18,7 @@ from blueprints.admin.routing import Call, Route, reply, tell
 async def list_rooms(call: Call) -> HTTPResponse:
     """Every room with its settings and figures, in order of creation, and the totals of the stream."""
     views = await call.qm.room_service.views()
-    incidents = call.qm.admin_health.incidents(views)
+    incidents = call.qm.admin_health.incidents()
     rooms = [object_for(call.principal.role, view) for view in views]
     return reply({"ts": wall_ms(), "rooms": rooms, "totals": totals(views, incidents)})
 

@@ -22,17 +22,26 @@ from app.domain.room import RoomConfig, RoomState
 from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.counter_board import CounterBoard
+from app.infrastructure.fleet_records import FleetRecords
+from app.infrastructure.journal_size import JournalSizes
 from app.infrastructure.keys import RoomKeys
-from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.metric_book import MetricBook
+from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
+from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
 from app.services import live
 from app.services.admin_health import AdminHealth
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
+from app.services.instance_watch import InstanceWatch
+from app.services.instances import Instances
 from app.services.live import REVOKED, LiveFeed, Stream
 from app.services.people import People
 from app.services.room_object import room_object
 from app.services.sessions import Sessions
+from app.services.sites import Sites
+from app.services.standing import Standing
 from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_counts import VisitorCounts
 from tests.admin.conftest import House, Process
@@ -65,18 +74,42 @@ class Desk:
         settings = Settings(workers=1)
         runtime = Runtime(settings, "", "", "i:test", self.table.name, live.wall_ms(), 1, True)
         undeclared = UndeclaredPeers(self.limiter, settings)
+        self.book = MetricBook.alone()
+        self.valkey = valkey
+        connections = ConnectionCap(self.limiter, settings)
+        standing = Standing(
+            runtime=runtime,
+            book=self.book,
+            is_full=lambda: connections.is_full,
+            own_valkey=lambda: (self.valkey.shown_state == "down", self.valkey.ever_connected),
+            refusing=process.commits.refusing,
+        )
+        records = FleetRecords(valkey, process.prefix, "i:test")
+        self.watch = InstanceWatch(
+            runtime=runtime,
+            book=self.book,
+            valkey=valkey,
+            records=records,
+            rooms=process.rooms,
+            engine=process.engine,
+            sites=Sites(SiteStore(valkey, process.prefix, LuaLoader(valkey)), every_ms=10_000, timeout_ms=5000),
+            numbers=InstanceNumbers(self.table.name),
+            stand=standing.now,
+            kid=keyring.kids[0],
+        )
         self.health = AdminHealth(
             runtime=runtime,
-            valkey=valkey,
+            book=self.book,
+            standing=standing,
             postgres=house.postgres,
-            commits=process.commits,
             rooms=process.service,
             limiter=self.limiter,
             keyring=keyring,
             undeclared=undeclared,
             edge_watch=EdgeWatch(self.limiter, settings, undeclared),
-            connections=ConnectionCap(self.limiter, settings),
+            connections=connections,
             fleet=FleetCounts(VisitorCounts(), CounterBoard(valkey, process.prefix, "i:test", 0)),
+            instances=Instances(records, JournalSizes(house.postgres, valkey, process.prefix)),
         )
         self.feed = LiveFeed(
             rooms=process.service, health=self.health, sessions=self.sessions, people=people, workers=1
@@ -88,6 +121,10 @@ class Desk:
         if self.feed._task is not None:
             self.feed._task.cancel()
         return stream
+
+    async def look(self) -> None:
+        """What the watch of the instance does each second."""
+        await self.watch.look()
 
     async def tick(self) -> None:
         await self.feed._tick()
@@ -254,6 +291,7 @@ async def test_frames_go_on_with_the_last_figures_while_valkey_is_away(desk: Des
     await process.make("lost")
     for key in await house.valkey.execute("KEYS", f"{house.prefix}{{lost}}*"):
         await house.valkey.execute("DEL", key)
+    await desk.look()
     stream = await desk.open()
     frame = data_of(await stream.next())
     shop, lost = frame["rooms"]
@@ -264,7 +302,7 @@ async def test_frames_go_on_with_the_last_figures_while_valkey_is_away(desk: Des
 
     gone = Valkey("unix:///nonexistent.sock", timeout_ms=100)
     process.engine._loader._valkey = gone
-    desk.health._valkey = gone
+    desk.valkey = gone
     for _ in range(2):
         await desk.tick()
         frame = data_of(await stream.next())
@@ -388,7 +426,9 @@ async def test_it_shows_an_incident_while_a_room_takes_nobody_new(desk: Desk, pr
     found = []
     for reason in ("line", "memory", None):
         await (house.valkey.execute("SET", key, reason) if reason else house.valkey.execute("DEL", key))
-        found.append(desk.health.incidents([await process.service.view("shop")]))
+        await process.rooms.reload(RoomId("shop"))
+        await desk.look()
+        found.append(desk.health.incidents())
 
     assert [[(one.code, one.severity, one.room_id) for one in incidents] for incidents in found] == [
         [("joins_refused", "critical", "shop")], [("joins_refused", "critical", "shop")], [],
