@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := check
-.PHONY: check help run test test-slow chaos fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean
+.PHONY: check help run test test-slow chaos fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean \
+	rooms-export rooms-import
 
 LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
@@ -71,6 +72,12 @@ bench-quick: $(VENV)/dev.stamp ## the same with short rounds and 20,000 waiting
 
 load: $(VENV)/dev.stamp ## Locust surge against a server of its own, with a verdict
 	@exec $(BIN)/python -m loadtests.surge
+
+rooms-export: $(VENV)/run.stamp ## settings of all rooms of a server to FILE (URL=https://queue.example, key in KEY)
+	@printf '%s\n' "$$KEY" | $(BIN)/python -m app rooms export --url "$(URL)" "$(or $(FILE),rooms.json)"
+
+rooms-import: $(VENV)/run.stamp ## FILE of rooms-export to the server at URL (key in KEY); twice changes nothing
+	@printf '%s\n' "$$KEY" | $(BIN)/python -m app rooms import --url "$(URL)" "$(or $(FILE),rooms.json)"
 
 lock: $(VENV)/dev.stamp ## pin what pyproject.toml asks for
 	$(BIN)/pip-compile -q --strip-extras $(LOCK_FLAGS) -o requirements.lock pyproject.toml

@@ -1,4 +1,4 @@
-"""The command line: ``python -m app serve | migrate | check | docs [--check]``.
+"""The command line: ``python -m app serve | migrate | check | docs [--check] | rooms export|import``.
 
 Light on purpose: every process of the server imports this module again when it is started.
 """
@@ -21,6 +21,10 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("check", help="read the settings, look at the shared stores, start nothing")
     docs = commands.add_parser("docs", help="write the generated documents")
     docs.add_argument("--check", action="store_true", help="write nothing; fail when one is out of date")
+    rooms = commands.add_parser("rooms", help="copy the settings of all rooms of a running server; the key on stdin")
+    rooms.add_argument("way", choices=("export", "import"))
+    rooms.add_argument("--url", required=True, help="address of the server, such as https://queue.example")
+    rooms.add_argument("file", help="file of the rooms; - for stdout")
     chosen = parser.parse_args(arguments)
     try:
         return _run(chosen)
@@ -37,6 +41,11 @@ def _run(chosen: argparse.Namespace) -> int:
 
         pages = (write_documents, write_page, metrics_docs.write_page)
         return max([write(check=chosen.check) for write in pages])
+    if chosen.command == "rooms":
+        from app.process.room_copy import export_rooms, import_rooms
+
+        key = sys.stdin.readline().strip()  # neither an argument nor a variable of every child process
+        return (export_rooms if chosen.way == "export" else import_rooms)(chosen.url, key, chosen.file)
     from app.core.settings_rules import load
 
     if chosen.command == "serve":
