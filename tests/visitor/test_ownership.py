@@ -10,6 +10,7 @@ import pytest
 
 from app.core.clock import wall_ms
 from app.core.ids import RoomId
+from app.domain import edge_secret
 from app.domain.client_address import TrustPolicy
 from app.domain.facts import decode_body
 from app.domain.facts_of_tickets import Joined
@@ -77,11 +78,9 @@ async def test_it_keeps_salted_digests_and_the_readable_address_in_the_journal_a
     for name in await site.house.valkey.execute("KEYS", f"{site.house.prefix}{{shop}}:*"):
         if await site.house.valkey.execute("TYPE", name) == b"string":
             live += await site.house.valkey.execute("GET", name)
-    (row,) = await site.house.postgres.fetch("SELECT ip, body FROM events WHERE room = 'shop' AND type = 6")
-    fact = decode_body(6, 1, row["body"][:4] + bytes(16) + row["body"][4:])
+    row, fact = await joined_fact(site)
     digests, packed = Digester(SALT), bytes(10) + b"\xff\xff" + bytes([198, 51, 100, 7])
 
-    assert isinstance(fact, Joined)
     assert (fact.address, fact.cookie) == (digests.address(packed), digests.cookie(browser.jar["qms_shop"]))
     assert fact.strict == digests.strict("198.51.100.7", "", AGENT.encode())
     assert fact.loose == digests.loose(packed, AGENT.encode())
@@ -92,10 +91,19 @@ async def test_it_keeps_salted_digests_and_the_readable_address_in_the_journal_a
     assert Digester(b"x" * 16).loose(packed, AGENT.encode()) != fact.loose, "another room's salt, another digest"
 
 
+async def joined_fact(site: Site) -> tuple[Any, Joined]:
+    """The one join of the shop in the journal: its row, and what it says."""
+    (row,) = await site.house.postgres.fetch("SELECT ip, body FROM events WHERE room = 'shop' AND type = 6")
+    fact = decode_body(6, 1, row["body"][:4] + bytes(16) + row["body"][4:])
+    assert isinstance(fact, Joined)
+    return row, fact
+
+
 def proxied(site: Site) -> None:
     site.policy = TrustPolicy.of(1, [ipaddress.ip_network("10.0.0.0/8")])
 
 
+@pytest.mark.req("ENG-103", "ENG-104")
 async def test_it_believes_the_chain_of_a_declared_proxy_alone(site: Site, browser: Browser) -> None:
     await site.create()
     proxied(site)
@@ -116,6 +124,31 @@ async def test_it_believes_the_chain_of_a_declared_proxy_alone(site: Site, brows
     assert (await other_edge.status(token=shown)).json["ticket"] == 2, "another node of the same proxy"
     for stranger in (other_chain, replayed, other_agent):
         assert (await stranger.status(token=shown)).json["reason"] == "bad_token"
+
+
+@pytest.mark.req("ENG-103", "ENG-104")
+async def test_it_takes_the_address_that_the_edge_names_for_the_chain(site: Site, browser: Browser) -> None:
+    await site.create()
+    secret = "a-secret-between-the-edge-and-us"
+    site.policy = TrustPolicy.of(1, [ipaddress.ip_network("10.0.0.0/8")], [secret])
+
+    def through(peer: str, visitor: str, **more: str) -> Browser:
+        return browser.twin(
+            peer=peer, headers={edge_secret.HEADER.decode(): secret, "cf-connecting-ip": visitor, **more}
+        )
+
+    async def ticket(asking: Browser) -> object:
+        return (await asking.status(token=token)).json.get("ticket")
+
+    token = (await through("172.16.0.1", "203.0.113.9").join()).json["token"]
+
+    same_node = through("172.16.0.1", "203.0.113.9", **{"x-forwarded-for": "192.0.2.1"})
+    _, fact = await joined_fact(site)
+    assert fact.strict == Digester(SALT).strict("172.16.0.1", "203.0.113.9", AGENT.encode())
+    assert await ticket(same_node) == 1, "what the client itself forwards is not looked at"
+    assert await ticket(through("172.16.0.2", "203.0.113.9")) == 1, "another node of the edge"
+    assert await ticket(through("172.16.0.1", "203.0.113.10")) is None, "another visitor"
+    assert await ticket(browser.twin(peer="203.0.113.9")) is None, "the same address without the secret"
 
 
 @pytest.mark.req("ENG-112")

@@ -61,6 +61,21 @@ async def placed(site: Site, peer: str = VISITOR, **join: Any) -> dict[str, Any]
     return (await Browser(site, peer=peer).join(**join)).json
 
 
+@pytest.mark.req("ENG-104")
+async def test_it_matches_loosely_only_what_a_connector_vouches_for(site: Site) -> None:
+    await site.create()
+    holder = Browser(site, peer=VISITOR)
+    await holder.released()
+    token, connector = holder.jar["qm_shop"], Connector(site)
+
+    elsewhere = Browser(site, peer=CONNECTOR, headers={"x-forwarded-for": VISITOR})
+
+    assert (await connector.check(token=token, ip="203.0.113.10")).json["reason"] == "bad_token"
+    assert (await connector.check(token=token, agent="Other/2.0")).json["reason"] == "bad_token"
+    assert (await elsewhere.tag_check(token=token, url=PAGE)).json["reason"] == "bad_token", "nobody vouches for it"
+    assert (await connector.check(token=token)).json["reason"] == "admitted", "whatever peer the connector has"
+
+
 @pytest.mark.req("VIS-132", "VIS-135", "VIS-217", "CFG-137")
 @pytest.mark.parametrize("key", [KEY, ADMIN])
 async def test_it_walks_a_visitor_in_for_a_connector(site: Site, key: str) -> None:
