@@ -20,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from bench import engine, line, shapes
+from bench import engine, line, neighbours, shapes
 from bench.client import Result, drive
 from bench.lab import REST_CORE, Lab, laboratory
 from bench.ticks import tick_ms
@@ -103,6 +103,8 @@ async def run(lab: Lab, args: argparse.Namespace) -> dict[str, Any]:
         print(f"round {round_number + 1} of {args.rounds} done", flush=True)
     real_bytes = await line.bytes_of_real_joins(lab, "real", args.real_joins)
     ticks = await tick_ms(lab, BIG)
+    await line.fill(lab, "neighbour", inside=0, waiting=10)
+    beside = await neighbours.measure(lab, "quiet", "neighbour", args.waiting)
     return {
         "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()},
         "python": platform.python_version(),
@@ -110,6 +112,7 @@ async def run(lab: Lab, args: argparse.Namespace) -> dict[str, Any]:
         "rebuild_sec": round(rebuild_sec, 2),
         "bytes_per_waiting_ticket": {"rebuilt": round(bytes_each, 1), "joined": round(real_bytes, 1)},
         "tick_ms": ticks,
+        "beside_a_neighbour": [asdict(wait) for wait in beside],
         "cells": [cell.medians() for cell in cells.values()],
     }
 
@@ -161,6 +164,8 @@ def main() -> int:
     with laboratory() as lab:
         report = uvloop.run(run(lab, args))
     print(table(report), flush=True)
+    waits = [neighbours.Wait(**wait) for wait in report["beside_a_neighbour"]]
+    print(f"\nChecks beside a room of {args.waiting:,}\n" + neighbours.table(waits), flush=True)
     costs, acts = uvloop.run(engine.run((1000, 20_000) if args.quick else engine.SIZES))
     print("\nWhat the engine costs Valkey\n" + engine.table(costs, acts))
     report["engine"] = {"costs": [asdict(cost) for cost in costs], "acts": [asdict(act) for act in acts]}

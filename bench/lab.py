@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -37,6 +38,12 @@ class Lab:
     bare_port: int
     bare: psutil.Process
     roles: dict[str, list[psutil.Process]] = field(default_factory=dict)
+
+    def spread(self) -> None:
+        """Let every process run on any core from now on, as where it is deployed."""
+        for process in itertools.chain([psutil.Process(), self.bare], *self.roles.values()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.cpu_affinity([])
 
     @property
     def port(self) -> int:

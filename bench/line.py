@@ -85,10 +85,18 @@ async def fill(lab: Lab, room: str, *, inside: int, waiting: int) -> tuple[list[
 
 async def lengthen(lab: Lab, room: str, more: int) -> tuple[float, float]:
     """Put ``more`` tickets behind the line through the journal; (seconds of the rebuild, bytes each in Valkey)."""
-    operator = Operator(lab)
-    before = await operator.read(room)
-    first = before["lastTicket"] + 1
     used = await _valkey_bytes(lab)
+    waiting = await write_ahead(lab, room, more)
+    start = time.monotonic()
+    await await_rebuilt(Operator(lab), room, waiting)
+    took = time.monotonic() - start
+    return took, (await _valkey_bytes(lab) - used) / more
+
+
+async def write_ahead(lab: Lab, room: str, more: int) -> int:
+    """Write ``more`` tickets behind the line into the journal alone; how many then wait. A rebuild follows."""
+    before = await Operator(lab).read(room)
+    first = before["lastTicket"] + 1
     connection = await asyncpg.connect(lab.stores.database_url)
     try:
         gen, seq = await connection.fetchrow("SELECT gen, seq FROM room_heads WHERE room = $1 ORDER BY gen DESC", room)
@@ -103,14 +111,16 @@ async def lengthen(lab: Lab, room: str, more: int) -> tuple[float, float]:
             )
     finally:
         await connection.close()
-    start = time.monotonic()
+    return int(before["waiting"]) + more
 
-    async def rebuilt() -> bool:
-        return (await operator.read(room)).get("waiting") == before["waiting"] + more
 
-    await until(rebuilt, seconds=300, what="the rebuild")
-    took = time.monotonic() - start
-    return took, (await _valkey_bytes(lab) - used) / more
+async def await_rebuilt(operator: Operator, room: str, waiting: int) -> None:
+    """Return when the room tells this many who wait."""
+
+    async def is_rebuilt() -> bool:
+        return (await operator.read(room)).get("waiting") == waiting
+
+    await until(is_rebuilt, seconds=300, what="the rebuild")
 
 
 def _joined(ticket: int) -> Joined:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, MutableMapping
@@ -32,6 +33,8 @@ BACKGROUND: Final = ("ticker", "drainer", "jobs")
 LAST: Final = "drainer"
 """The one that ends after all others."""
 STOP_SIGNAL: Final = signal.SIGUSR1
+NICE: Final = {"jobs": 5}
+"""A rebuild or a draw may take a core for seconds: whoever answers visitors gets three quarters of it meanwhile."""
 PG_CONNECTIONS: Final = {"ticker": 1, "drainer": 1, "jobs": 2}
 
 log = structlog.get_logger(__name__)
@@ -69,6 +72,7 @@ def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(runtime.main_pid)
     setproctitle(f"qm-{name}")
+    os.nice(NICE.get(name, 0))
     logging_setup.configure_for(runtime)
     entry = f"Sanic-{name}-0"
 

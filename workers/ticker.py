@@ -15,6 +15,7 @@ from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.core.metrics import PASSES
+from app.core.pacing import rest
 from app.domain.layout import Phase
 from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.engine_jobs import EngineJobs
@@ -83,6 +84,7 @@ class Ticker:
         wanted = self._pushed_back.ready(rooms)
         self.drawing, self.opens_at = set(), None
         for _ in range(MAX_ROUNDS):
+            began = mono()
             more: list[RoomId] = []
             for start in range(0, len(wanted), ROOMS_A_TRIP):
                 if self._is_stopping():
@@ -94,6 +96,7 @@ class Ticker:
             if not more:
                 return
             wanted = more
+            await rest(began)
 
     def pause_sec(self, began: float) -> float:
         """How long to wait after a turn that began at ``began`` (``mono()``): less when doors open before the next."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from app.core.clock import mono
 from app.core.ids import RoomId
+from app.core.pacing import rest
 from app.domain.fold_image import RoomImage, Write, make_image
 from app.infrastructure.journal import Head
 from app.infrastructure.postgres import Postgres
@@ -130,7 +131,9 @@ class Rebuilder:
         last_at = await link.fetchval(QUERIES["journal_last_at"], head.room, head.gen, seq)
         image = make_image(await fold_room(link, taken, max(await self._now_ms(), last_at or 0)))
         for writes in _calls(image):
+            slice_began = mono()
             _go_on(await self._live.rebuild_put(head.room, epoch, writes))
+            await rest(slice_began)
         _go_on(await self._live.rebuild_end(head.room, epoch, image.header_bytes(epoch), image.cfg()))
         return Rebuilt(taken, image.tickets, mono() - began)
 

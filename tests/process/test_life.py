@@ -178,6 +178,14 @@ def test_it_gives_a_new_worker_the_number_of_the_dead_one(lasting: Server) -> No
     assert index[replacement] == index[victim]
 
 
+def test_it_gives_those_who_answer_visitors_the_cores_first(lasting: Server) -> None:
+    found = {line.split()[0]: os.getpriority(os.PRIO_PROCESS, pid) for pid, line in lasting.descendants().items()}
+
+    assert {name: nice for name, nice in found.items() if name.startswith("qm-")} == {
+        "qm-web": 0, "qm-ticker": 0, "qm-drainer": 0, "qm-jobs": 5,
+    }  # fmt: skip
+
+
 def test_it_replaces_background_processes_and_stores(lasting: Server) -> None:
     web = web_pids(lasting)
     for pid, line in lasting.descendants().items():
