@@ -5,12 +5,14 @@ The only place where the parts are put together. Handlers find it as ``request.a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from app.core.clock import wall_ms
 from app.core.runtime import Runtime, web_worker_index
 from app.core.settings import Settings
+from app.domain.actor import SYSTEM, Actor
 from app.domain.keyring import Keyring
 from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
@@ -41,6 +43,7 @@ from app.services.access import Access
 from app.services.admin_health import AdminHealth
 from app.services.asset_share import AssetShare
 from app.services.assets import Assets
+from app.services.audit_trail import AuditTrail
 from app.services.commit import CommitWaiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
@@ -94,6 +97,7 @@ class AppContext:
     install_check: InstallCheck
     sessions: Sessions
     access: Access
+    audit_trail: AuditTrail
     people: People
     operators: Operators
     monitor_links: MonitorLinks
@@ -182,7 +186,11 @@ class AppContext:
             inline=InlineSaves(settings=settings, guard=addresses, rooms=rooms.all),
         )  # fmt: skip
         store = AdminStore(valkey, prefix)
-        lockout = Lockout(store, limiter, limit=settings.admin_auth_fail_per_min)
+        audit_trail = AuditTrail(postgres)
+        closing.push_async_callback(audit_trail.stop)
+        lockout = Lockout(
+            store, limiter, limit=settings.admin_auth_fail_per_min, on_lock=_lock_noted(audit_trail, runtime)
+        )
         records = AccessStore(postgres)
         people = People(
             records,
@@ -267,6 +275,7 @@ class AppContext:
                 sessions=sessions,
                 lockout=lockout,
             ),
+            audit_trail=audit_trail,
             people=people,
             operators=Operators(store=records, people=people, verifiers=named.verifiers, now=wall_ms),
             monitor_links=MonitorLinks(
@@ -288,7 +297,7 @@ class AppContext:
                 health=health,
                 sessions=sessions,
                 people=people,
-                workers=settings.workers,
+                limiter=limiter,
                 book=book,
             ),
             assets=assets,
@@ -298,3 +307,13 @@ class AppContext:
             inline=inline,
             _closing=closing,
         )
+
+
+def _lock_noted(trail: AuditTrail, runtime: Runtime) -> Callable[[str, int], None]:
+    """What writes the start of a lock into the audit trail (ADM-057)."""
+    server = Actor(SYSTEM, kind=SYSTEM, instance=runtime.instance_id)
+
+    def note(address: str, failures: int) -> None:
+        trail.note_soon(server, "auth.lockout", f"{address}: {failures} failed sign-ins in a minute")
+
+    return note

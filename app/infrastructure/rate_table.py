@@ -31,7 +31,7 @@ GROUPS: Final = (
 )
 """Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
 
-GAUGES: Final = ("sse", "connections", "surplus", "exempt")
+GAUGES: Final = ("sse", "connections", "surplus", "exempt", "admin_streams")
 """Counts of things that are open now, or marked until the instance ends, per key and in all."""
 
 REFUSED: Final = "refused_"

@@ -23,6 +23,7 @@ from app.domain.incidents import Incident
 from app.domain.principal import Principal
 from app.domain.roles import Role
 from app.infrastructure.metric_book import MetricBook
+from app.infrastructure.rate_limiter import RateLimiter
 from app.services.admin_health import AdminHealth
 from app.services.people import People
 from app.services.room_object import RoomView, line_wait, room_object
@@ -33,6 +34,11 @@ from app.services.sessions import Sessions, Standing
 TICK_SEC: Final = 2.0
 STREAMS_MAX: Final = 200
 """Open streams of one instance (ADM-107)."""
+STREAMS_OF_TEAM: Final = 40
+"""Of these, those that only operators and owners may open."""
+STREAMS_OF_LINK: Final = 20
+"""Open streams of one monitor link."""
+_GAUGE: Final = "admin_streams"
 UNVERIFIED_SEC: Final = 30.0
 """How long a stream stays open while its credential cannot be confirmed (ADM-105)."""
 YIELD_EVERY: Final = 50
@@ -49,6 +55,16 @@ _shown = attrgetter(
     "phase", "opens_at", "drawn_at", "pre_queue",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
+
+
+class TooManyStreams(Unavailable):
+    """503 ``too_many_streams``: a cap is reached, or the instance is stopping."""
+
+    code = "too_many_streams"
+    sentence = "Too many open streams. Close one and try again."
+
+    def __init__(self) -> None:
+        super().__init__(retry_after_sec=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,8 @@ class Stream:
     """One open stream. The blueprint takes frames with ``next`` and closes it at the end."""
 
     principal: Principal
+    opener: bytes
+    """As whose it is counted."""
     full_frames: int = 2
     """Full frames still owed: one at once, one at the next tick (ADM-092)."""
     number: int = 0
@@ -164,16 +182,16 @@ class LiveFeed:
         health: AdminHealth,
         sessions: Sessions,
         people: People,
-        workers: int,
+        limiter: RateLimiter,
         book: MetricBook | None = None,
     ) -> None:
-        """``workers``: web workers of the instance, which share its cap of streams evenly. ``book``: shows how many."""
+        """``limiter``: where the instance's workers count their streams together. ``book``: shows how many."""
         self._book = book or MetricBook.alone()
         self._rooms = rooms
         self._health = health
         self._sessions = sessions
         self._people = people
-        self._cap = max(1, STREAMS_MAX // workers)
+        self._limiter = limiter
         self._streams: set[Stream] = set()
         self._frame: Frame | None = None
         """The last tick's: what every delta refers to."""
@@ -190,11 +208,10 @@ class LiveFeed:
 
     async def open(self, principal: Principal) -> Stream:
         """A stream whose first full frame is ready. Raises Unavailable at the cap (ADM-107)."""
-        if self._is_stopped or len(self._streams) >= self._cap:
-            raise Unavailable(
-                "Too many open streams. Close one and try again.", code="too_many_streams", retry_after_sec=10
-            )
-        stream = Stream(principal)
+        if self._is_stopped:
+            raise TooManyStreams
+        self._enter(principal)
+        stream = Stream(principal, _opener(principal))
         self._streams.add(stream)
         self._book.put(SSE, len(self._streams), "admin")
         try:
@@ -208,10 +225,20 @@ class LiveFeed:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="live-feed")
         return stream
 
+    def _enter(self, principal: Principal) -> None:
+        """Count one more stream of the instance; Unavailable at a cap, so that no link keeps the team out (ADM-107)."""
+        most = STREAMS_MAX if principal.role >= Role.OPERATOR else STREAMS_MAX - STREAMS_OF_TEAM
+        own = STREAMS_OF_LINK if principal.link_id else 0
+        if self._limiter.gauge_enter(_GAUGE, _opener(principal), per_key=own, in_all=most).over:
+            raise TooManyStreams
+
     def close(self, stream: Stream) -> None:
         """Forget a stream that ended, whoever ended it."""
         stream.end()
+        if stream not in self._streams:
+            return
         self._streams.discard(stream)
+        self._limiter.gauge_leave(_GAUGE, stream.opener)
         self._book.put(SSE, len(self._streams), "admin")
 
     def hear_signed_out(self, session_id: str) -> None:
@@ -305,6 +332,11 @@ class LiveFeed:
                     stream.end()
             else:
                 stream.principal, stream.unverified_since = now, None
+
+
+def _opener(principal: Principal) -> bytes:
+    """As whose a stream is counted: each monitor link by itself, the team together."""
+    return principal.link_id.encode() or b"the team"
 
 
 def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ the memory that its workers share (ADM-055).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -27,8 +28,17 @@ log = structlog.get_logger(__name__)
 class Lockout:
     """Says whether an address may still be heard, and counts its failures."""
 
-    def __init__(self, store: AdminStore, limiter: RateLimiter, *, limit: int) -> None:
-        """``limit``: ADMIN_AUTH_FAIL_PER_MIN; 0 turns the lockout off."""
+    def __init__(
+        self,
+        store: AdminStore,
+        limiter: RateLimiter,
+        *,
+        limit: int,
+        on_lock: Callable[[str, int], None] = lambda _address, _failures: None,
+    ) -> None:
+        """``limit``: ADMIN_AUTH_FAIL_PER_MIN; 0 turns the lockout off. ``on_lock``: is told the address and the number
+        of its failures when a lock begins, once per address and window (ADM-057)."""
+        self._on_lock = on_lock
         self._store = store
         self._limiter = limiter
         self._limit = limit
@@ -84,6 +94,7 @@ class Lockout:
 
     def _tell(self, client: Client, failures: int) -> None:
         log.warning("auth_lockout_started", address=client.address, failures=failures)
+        self._on_lock(client.address, failures)
 
     async def _count(self, address: bytes, failed: bool) -> tuple[int, int]:
         """Failures of the window and the ms left of it. Each is counted in the instance's own memory as well."""

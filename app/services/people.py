@@ -50,11 +50,13 @@ class People:
         changes: Changes,
         send_hint: Callable[[str, str], Awaitable[None]],
         workers: int = 1,
+        now: Callable[[], int] = wall_ms,
     ) -> None:
-        """``send_hint``: tells every process of the deployment; ``workers``: processes of the instance, which share its
-        look-ups."""
+        """``send_hint``: tells every process of the deployment. ``workers``: processes of the instance, which share its
+        look-ups. ``now``: wall clock in epoch ms."""
         self._store = store
         self._send_hint = send_hint
+        self._now = now
         self._max_age = resync_ms / 1000
         self._changes = changes
         self._everyone = Everyone(0, {}, {})
@@ -88,7 +90,7 @@ class People:
     @property
     def numbers(self) -> tuple[int, int]:
         """Operators that are not revoked and links that are live, as last known."""
-        now = wall_ms()
+        now = self._now()
         operators = sum(one.revoked_at is None for one in self._everyone.operators.values())
         return operators, sum(one.state(now) == "live" for one in self._everyone.links.values())
 
@@ -166,7 +168,7 @@ class People:
         try:
             async with asyncio.timeout(READ_SEC):
                 if await self._store.version() != self._everyone.version:
-                    self._everyone = await self._store.everyone(wall_ms() - LINK_KEPT_MS)
+                    self._everyone = await self._store.everyone(self._now() - LINK_KEPT_MS)
         except StorageUnavailable as error:
             self._last_error = error
         except TimeoutError:
@@ -185,7 +187,7 @@ class People:
 
     def _minute_to_note(self, ident: str) -> int:
         """Epoch ms of this minute when it was not noted yet; else 0."""
-        minute = wall_ms() // 60_000 * 60_000
+        minute = self._now() // 60_000 * 60_000
         if self._uses.get(ident) == minute:
             return 0
         if len(self._uses) >= _KNOWN_USES_MAX:

@@ -49,16 +49,7 @@ class Call:
     @property
     def actor(self) -> Actor:
         """Who does the act, as facts and the audit trail keep him."""
-        who = self.principal
-        address = self.request.ctx.client.address
-        return Actor(
-            who.name,
-            kind=who.kind,
-            ident=who.operator_id or None,
-            role=who.role.word,
-            ip=address,
-            instance=self.qm.runtime.instance_id,
-        )
+        return acting(self.principal, self.request, self.qm)
 
     def body(self) -> dict[str, Any]:
         """The JSON object of the body, whatever its Content-Type says; an empty body is ``{}`` (ADM-014, ADM-015)."""
@@ -157,6 +148,18 @@ class Router:
         parts = path[len(prefix) :].removeprefix("/").split("/")
         matches = ((route, route.match(parts)) for route in self.routes)
         return {route.method: (route, args) for route, args in matches if args is not None}
+
+
+def acting(who: Principal, request: Request, qm: AppContext) -> Actor:
+    """``who`` as the author of what ``request`` does."""
+    return Actor(
+        who.name,
+        kind=who.kind,
+        ident=who.operator_id or None,
+        role=who.role.word,
+        ip=request.ctx.client.address,
+        instance=qm.runtime.instance_id,
+    )
 
 
 def reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:

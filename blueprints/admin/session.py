@@ -13,7 +13,7 @@ from app.core.jsonbody import parse_object
 from app.domain.client_address import Client
 from app.services.access import CredentialInQuery
 from app.services.sessions import TICKET_MS
-from blueprints.admin.routing import BODY_MAX, Call, Route, log, reply
+from blueprints.admin.routing import BODY_MAX, Call, Route, acting, log, reply
 from blueprints.auth import brought_by, cleared_cookie, query_of, refuse_forgery, session_cookie
 from blueprints.query_keys import tell_of_query_credential
 
@@ -29,6 +29,7 @@ async def sign_in(request: Request, qm: AppContext) -> HTTPResponse:
     holder = await qm.access.sign_in(client, key)
     value, session = await qm.sessions.begin(holder)
     log.info("session_created", actor=holder.name, address=client.address)
+    await qm.audit_trail.note(acting(holder, request, qm), "session.create")
     body = {
         "ok": True,
         "kind": session.kind,
@@ -51,6 +52,7 @@ async def sign_out(request: Request, qm: AppContext) -> HTTPResponse:
         qm.live.hear_signed_out(session.session_id)
         await qm.rooms.send_hint("signout", session.session_id)
         log.info("session_deleted", actor=session.name, address=client.address)
+        await qm.audit_trail.note(acting(session, request, qm), "session.delete")
     return reply({"ok": True}, headers={"Set-Cookie": cleared_cookie(client, secure=qm.settings.cookie_secure)})
 
 

@@ -71,7 +71,7 @@ class Desk:
         admin_key = Secret(self.admin_key)
         self.keyring = keyring
         self.people = People(
-            self.records, resync_ms=self.resync_ms, changes=self.limiter.counters, send_hint=self._hint
+            self.records, resync_ms=self.resync_ms, changes=self.limiter.counters, send_hint=self._hint, now=self.now
         )
         self.named = NamedKeys(
             keyring=keyring, people=self.people, records=self.records, store=store, limiter=self.limiter, now=self.now

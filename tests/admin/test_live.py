@@ -112,7 +112,7 @@ class Desk:
             instances=Instances(records, JournalSizes(house.postgres, valkey, process.prefix)),
         )
         self.feed = LiveFeed(
-            rooms=process.service, health=self.health, sessions=self.sessions, people=people, workers=1
+            rooms=process.service, health=self.health, sessions=self.sessions, people=people, limiter=self.limiter
         )
 
     async def open(self, principal: Principal = OWNER_BY_KEY) -> Stream:

@@ -1,0 +1,182 @@
+"""Two instances on shared stores: what is given and taken through one holds on the other, open streams included."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from redis import Redis
+
+from tests.admin.callers import Caller, Callers, code
+from tests.admin.test_http_stream import Events, stream, ticket_of
+from tests.harness import Server, wait_for
+
+SESSION = "/api/admin/session"
+
+
+class Pair:
+    """Two instances of one deployment, and callers of each."""
+
+    def __init__(self, one: Server, two: Server) -> None:
+        self.one, self.two = one, two
+        self.at_one, self.at_two = Callers(one), Callers(two)
+        self.owner = self.at_one.with_key(one.admin_key)
+        self.other_owner = self.at_two.with_key(one.admin_key)
+
+    def operator(self, role: str = "operator") -> tuple[str, str]:
+        """Id and key of a new operator, made through the first instance."""
+        made = self.owner("POST", "/api/admin/operators", {"name": "Night ops", "role": role})
+        assert made.status_code == 201, made.text
+        return made.json()["operator"]["id"], made.json()["key"]
+
+
+@pytest.fixture(scope="module")
+def pair(valkey_url: str, database_url: str) -> Iterator[Pair]:
+    """Both run two workers and look at each stream every 2 s."""
+    prefix = f"t{secrets.token_hex(4)}:"
+    env: dict[str, str | None] = {
+        "STORE": "valkey",
+        "VALKEY_URL": valkey_url,
+        "DATABASE_URL": f"{database_url}&search_path=t_{secrets.token_hex(4)}",
+        "VALKEY_PREFIX": prefix,
+        "SECRET": "s" * 40,
+        "ADMIN_KEY": "key-of-both-instances-of-this-test",
+        "TRUST_PROXY": "1",
+        "TRUST_PROXY_IPS": "127.0.0.1",
+        "ADMIN_AUTH_FAIL_PER_MIN": "20",
+        "PUBLIC_API_KEY": "public-key-of-both-instances",
+    }
+    with ExitStack() as held:
+        servers = [held.enter_context(Server(env=env, workers=2)) for _ in range(2)]
+        for server in servers:
+            server.admin_key = str(env["ADMIN_KEY"])
+        pair = Pair(*servers)
+        yield pair
+        pair.at_one.close()
+        pair.at_two.close()
+        with Redis.from_url(valkey_url) as client:
+            if names := list(client.scan_iter(match=prefix + "*", count=1000)):
+                client.unlink(*names)
+
+
+def ends_with_revoked(events: Events) -> bool:
+    """Read to the end; True when the last event was ``revoked``."""
+    last = None
+    while (event := events.next()) is not None:
+        last = event
+    return last == {"event": "revoked", "data": '{"error":"unauthorized"}'}
+
+
+@pytest.mark.req("ADM-101", "ADM-103", "ADM-104", "ADM-207", "FLT-031", "FLT-039")
+def test_revoking_an_operator_ends_his_key_session_and_streams_on_both(pair: Pair) -> None:
+    ident, key = pair.operator()
+    by_key, page = pair.at_two.with_key(key), pair.at_two.signed_in(key)
+    minted = by_key("POST", "/api/admin/monitor-tokens", {"label": "of the operator"}).json()
+    watcher = pair.at_two.with_key(minted["token"])
+    bystander = pair.at_two.with_key(pair.operator()[1])
+    callers = (by_key, page, watcher)
+    for caller in callers:
+        assert caller("GET", "/api/admin/me").status_code == 200
+    local = pair.at_one.with_key(key)
+
+    with ExitStack() as held:
+        streams = [held.enter_context(stream(caller)) for caller in (by_key, page, watcher, local)]
+        by_ticket = held.enter_context(stream(pair.at_two.with_key(None), f"?ticket={ticket_of(by_key)}"))
+        kept = held.enter_context(stream(bystander))
+        for events in (*streams, by_ticket, kept):
+            events.frame()
+        begun = time.monotonic()
+        revoked = pair.owner("DELETE", f"/api/admin/operators/{ident}")
+        assert (revoked.json()["linksRevoked"], revoked.json()["operator"]["revokedBy"]) == (1, "ADMIN_KEY")
+        for events in (*streams, by_ticket):
+            assert ends_with_revoked(events)
+        assert time.monotonic() - begun < 30, "bounded by the machine; at once by the hint"
+        assert kept.frame()["server"]["status"] == "ok"
+    for caller in (*callers, local):
+        assert code(caller("GET", "/api/admin/me")) == (401, "unauthorized")
+    assert bystander("GET", "/api/admin/me").status_code == 200
+
+
+@pytest.mark.req("ADM-229", "ADM-101")
+def test_revoking_links_ends_their_streams_on_both(pair: Pair) -> None:
+    minted = [pair.owner("POST", "/api/admin/monitor-tokens").json() for _ in range(3)]
+    watchers = [pair.at_two.with_key(one["token"]) for one in minted]
+
+    with ExitStack() as held:
+        streams = [held.enter_context(stream(watcher)) for watcher in watchers]
+        for events in streams:
+            events.frame()
+        first = pair.owner("DELETE", f"/api/admin/monitor-tokens/{minted[0]['link']['id']}")
+        assert first.json() == {"ok": True, "revoked": 1}
+        assert ends_with_revoked(streams[0])
+        assert code(watchers[0]("GET", "/api/admin/me")) == (401, "unauthorized")
+        assert streams[1].frame()["server"]["status"] == "ok"
+        assert pair.owner("DELETE", "/api/admin/monitor-tokens").json()["revoked"] >= 2
+        for events in streams[1:]:
+            assert ends_with_revoked(events)
+    for watcher in watchers:
+        assert code(watcher("GET", "/api/admin/me")) == (401, "unauthorized")
+    pair.owner("DELETE", f"/api/admin/monitor-tokens/{minted[0]['link']['id']}")
+    assert code(pair.other_owner("POST", f"/api/admin/monitor-tokens/{minted[1]['link']['id']}/reveal")) == (
+        410, "link_not_live",
+    )  # fmt: skip
+
+
+@pytest.mark.req("ADM-206", "ADM-064", "FLT-033")
+def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> None:
+    ident, key = pair.operator("viewer")
+    elsewhere, page = pair.at_two.with_key(key), pair.at_two.signed_in(key)
+    for caller in (elsewhere, page):
+        assert caller("POST", "/api/admin/monitor-tokens", {"no": 1}).json()["code"] == "insufficient_role"
+
+    raised = pair.owner("POST", f"/api/admin/operators/{ident}", {"role": "operator", "name": "Day ops"})
+
+    assert raised.json()["changed"] == ["name", "role"]
+    for caller in (elsewhere, page):
+        wait_for(lambda caller=caller: caller("GET", "/api/admin/me").json()["role"] == "operator", 5)
+        assert caller("GET", "/api/admin/me").json()["name"] == "Day ops"
+        assert caller("POST", "/api/admin/monitor-tokens", {"no": 1}).json()["code"] == "unknown_field"
+    listed = {one["id"]: one for one in pair.other_owner("GET", "/api/admin/operators").json()["operators"]}
+    assert (listed[ident]["name"], listed[ident]["role"]) == ("Day ops", "operator")
+
+
+@pytest.mark.req("ADM-087", "ADM-070")
+def test_sessions_and_tickets_of_one_are_known_to_the_other(pair: Pair) -> None:
+    page = pair.at_one.signed_in()
+    cookie = page.http.headers["Cookie"].partition("=")[2]
+    twin = pair.at_two.page()
+    twin.keep_cookie(cookie)
+    assert twin("GET", "/api/admin/me").json()["via"] == "session"
+    ticket = ticket_of(page)
+    with stream(pair.at_two.with_key(None), f"?ticket={ticket}") as events:
+        assert events.frame()["delta"] is False
+    assert code(pair.at_one.with_key(None)("GET", f"/api/admin/events?ticket={ticket}")) == (401, "unauthorized")
+
+    with stream(twin) as events:
+        events.frame()
+        assert page("DELETE", SESSION).json() == {"ok": True}
+        assert ends_with_revoked(events)
+    assert code(twin("GET", "/api/admin/me")) == (401, "unauthorized")
+
+
+@pytest.mark.req("ADM-055")
+def test_failures_at_both_use_one_budget(pair: Pair) -> None:
+    guesser = pair.at_one.with_key("wrong")
+    address = {"X-Forwarded-For": guesser.http.headers["X-Forwarded-For"]}
+    twin = pair.at_two.with_key("wrong", **address)
+
+    codes = [(guesser, twin)[number % 2]("GET", "/api/admin/me").status_code for number in range(20)]
+
+    assert codes == [401] * 20
+    right = {"Authorization": f"Bearer {pair.one.admin_key}"}
+    for caller in (guesser, twin):
+        assert code(caller("GET", "/api/admin/me", headers=right)) == (429, "too_many_auth_failures")
+    wait_for(lambda: _locks(pair.owner, address["X-Forwarded-For"]) == 1)
+
+
+def _locks(owner: Caller, address: str) -> int:
+    entries = owner("GET", "/api/admin/audit", params={"action": "auth.lockout"}).json()["entries"]
+    return sum(address in entry["detail"] for entry in entries)
