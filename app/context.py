@@ -240,6 +240,7 @@ class AppContext:
             connections=connections,
             fleet=fleet,
             instances=Instances(FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix)),
+            with_access=people.numbers,
         )
         assets = Assets()
         tickets = TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader))

@@ -56,8 +56,10 @@ class AdminHealth:
         connections: ConnectionCap,
         fleet: FleetCounts,
         instances: Instances,
+        with_access: Callable[[], tuple[int, int]] = lambda: (0, 0),
         now: Callable[[], int] = wall_ms,
     ) -> None:
+        """``with_access``: numbers of operators and of monitor links that are good now."""
         self._runtime = runtime
         self._book = book
         self._standing = standing
@@ -70,6 +72,7 @@ class AdminHealth:
         self._connections = connections
         self._fleet = fleet
         self._instances = instances
+        self._with_access = with_access
         self._now = now
 
     def stand(self) -> Stand:
@@ -126,7 +129,7 @@ class AdminHealth:
             "edge": self._edge_watch.edge_block(),
             **_marked(sums.health_blocks(), stale=is_stale),
             "protection": _marked_one(self._protection_block(sums), stale=is_stale),
-            "access": {"sso": False, "operators": 0, "monitorLinks": 0},
+            "access": self._access_block(),
             "memory": self._memory_block(),
             "clock": self._clock_block(),
             "keys": self._keys_block(),
@@ -281,6 +284,11 @@ class AdminHealth:
             "exemptAddresses": exempt,
             "refusedTotal": refused_by_budget(self._limiter)["waiting"],
         }
+
+    def _access_block(self) -> dict[str, Any]:
+        """Who may come in; there is no SSO (ADM-048)."""
+        operators, links = self._with_access()
+        return {"sso": False, "operators": operators, "monitorLinks": links}
 
     def _keys_block(self) -> dict[str, Any]:
         """States of the keys and the public names of the two secrets (CFG-143)."""

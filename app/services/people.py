@@ -87,7 +87,6 @@ class People:
             await self.refresh()
         return self._everyone.links.get(ident)
 
-    @property
     def numbers(self) -> tuple[int, int]:
         """Operators that are not revoked and links that are live, as last known."""
         now = self._now()
