@@ -46,6 +46,8 @@ class Plan:
     stores: PrivateStores | None
     announce: Callable[[], None]
     """Called once, when every process is ready."""
+    close_listener: Callable[[], None]
+    """Lets nobody new in: the last open handle on the listening socket once the web workers have closed theirs."""
     exit_code: int = 0
     lives: dict[str, Lives] = field(default_factory=dict)
 
@@ -144,7 +146,7 @@ class Manager(WorkerManager):
         last = [process for process in self._all() if process.name == f"Sanic-{LAST}-0"]
         others = [process for process in self._all() if process not in web and process not in last]
         was_ready = any(_is_alive(process) and self._plan.table.is_ready(process.name) for process in last)
-        self._end(web, began + max(0.0, drain - kept), may_hurry=True)
+        self._end_web(web, began, began + max(0.0, drain - kept))
         log.debug("web_workers_ended", sec=round(mono() - began, 3))
         self._end(others, began + drain - kept / 2)
         self._end(last, began + drain)
@@ -157,10 +159,31 @@ class Manager(WorkerManager):
             log.error("shutdown WITH STORAGE FAILING", risk="changes since the last good commit are not in the journal")
             self._plan.exit_code = 1
 
-    def _end(self, processes: list[WorkerProcess], until: float, *, may_hurry: bool = False) -> None:
+    def _end_web(self, processes: list[WorkerProcess], began: float, until: float) -> None:
+        """As ``_end``, in two parts: the listener closes with the grace, as those of the workers do (CFG-192)."""
+        grace_over = began + self._plan.runtime.settings.shutdown_grace_ms / 1000
+        for process in processes:
+            _send(process, STOP_SIGNAL)
+        self._wait_for(processes, min(grace_over, until), may_hurry=True)
+        self._plan.close_listener()
+        self._kill(self._wait_for(processes, until, may_hurry=True))
+
+    def _end(self, processes: list[WorkerProcess], until: float) -> None:
         """Ask each to stop, wait until ``until``, then kill."""
         for process in processes:
             _send(process, STOP_SIGNAL)
+        self._kill(self._wait_for(processes, until))
+
+    def _kill(self, processes: list[WorkerProcess]) -> None:
+        for process in processes:
+            log.warning("process_killed", process=process.name, pid=process.pid)
+            _send(process, signal.SIGKILL)
+            process._current_process.join(_HARD_STOP_SEC)
+
+    def _wait_for(
+        self, processes: list[WorkerProcess], until: float, *, may_hurry: bool = False
+    ) -> list[WorkerProcess]:
+        """Those that are still alive at ``until``, or when somebody is in a hurry."""
         while left := [process for process in processes if _is_alive(process)]:
             if mono() >= until or (may_hurry and self._plan.wish.is_hurried):
                 break
@@ -169,10 +192,7 @@ class Manager(WorkerManager):
             wait(sources, timeout=pause)
             self._plan.wish.drain()
             self._plan.table.drain()
-        for process in left:
-            log.warning("process_killed", process=process.name, pid=process.pid)
-            _send(process, signal.SIGKILL)
-            process._current_process.join(_HARD_STOP_SEC)
+        return left
 
 
 def _is_alive(process: WorkerProcess) -> bool:

@@ -133,7 +133,7 @@ def run_manager(runtime: Runtime, sock: socket.socket, wish: StopWish, stores: P
     line = f"listening on http://{host}:{address[1]} store={settings.store} instance={runtime.instance_id}"
     line += f" version={VERSION}"
     table = StateTable()
-    plan = Plan(runtime, table, wish, stores, partial(print_line, line))
+    plan = Plan(runtime, table, wish, stores, partial(print_line, line), sock.close)
     Sanic.start_method = "spawn"
     parts: Any = startup
     parts.Manager = partial(TableMaker, table)
