@@ -16,6 +16,7 @@ from app.domain.actor import SYSTEM, Actor
 from app.domain.keyring import Keyring
 from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.audit_store import AuditStore
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine import Engine
@@ -52,6 +53,7 @@ from app.services.hour_keeper import HourKeeper
 from app.services.inline import Inline, guard_of
 from app.services.inline_saves import InlineSaves
 from app.services.install_check import InstallCheck
+from app.services.instance_life import InstanceLife
 from app.services.instances import Instances
 from app.services.line import LineService
 from app.services.live import LiveFeed
@@ -109,6 +111,7 @@ class AppContext:
     assets: Assets
     asset_share: AssetShare
     memory_guard: MemoryGuard
+    life: InstanceLife
     waiting_page: WaitingPage
     inline: Inline
     _closing: AsyncExitStack = field(repr=False)
@@ -303,6 +306,7 @@ class AppContext:
             ),
             assets=assets,
             memory_guard=guard,
+            life=InstanceLife(AuditStore(postgres), runtime, now=wall_ms),
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
             inline=inline,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterable
 
+from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.infrastructure.audit_store import AuditStore
 from app.infrastructure.drain import Drainer
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.journal import Journal
@@ -14,12 +17,13 @@ from app.infrastructure.keys import ack_channel, control_channel, poke_channel, 
 from app.infrastructure.leases import DrainLeases
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
+from app.services.instance_life import InstanceLife
 from app.services.recovery import RebuildRequests
 from workers.runner import Background
 
 
-async def run(background: Background) -> None:
-    """Drain until the process is stopped."""
+async def run(background: Background) -> bool:
+    """Drain until the process is stopped; True when all that was there is stored then."""
     valkey, prefix = background.valkey, background.settings.valkey_prefix
     journal = Journal(background.postgres)
     shared = not background.runtime.is_private
@@ -37,9 +41,16 @@ async def run(background: Background) -> None:
         drainer.sweep_soon()
 
     pokes = valkey.listen({poke_channel(prefix): lambda room: drainer.poke(room.decode())}, on_resync=resync)
+    life = InstanceLife(AuditStore(background.postgres), background.runtime, now=wall_ms)
+    telling = asyncio.ensure_future(life.tell_start())
     async with pokes:
         background.ready()
-        await drainer.run(background.stop)
+        # Who has never reached Valkey has acknowledged nothing.
+        is_clean = await drainer.run(background.stop) or not valkey.ever_connected
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+    await life.tell_stop(is_clean=is_clean)
+    return is_clean
 
 
 class RoomList:

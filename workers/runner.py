@@ -67,7 +67,7 @@ class Background:
 
 
 def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -> None:
-    """Run background process ``name`` until it is stopped; the exit code is 1 when its ``run`` failed."""
+    """Run background process ``name`` until it is stopped; the exit code is 1 when its ``run`` failed or says so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(runtime.main_pid)
@@ -80,13 +80,16 @@ def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -
         states[entry] = {**states.get(entry, {}), "serving": True}
 
     try:
-        uvloop.run(_run(name, runtime, ready))
+        is_done = uvloop.run(_run(name, runtime, ready))
     except Exception:
         log.exception("background_process_failed", process=name)
+        is_done = False
+    if not is_done:
         sys.exit(1)
 
 
-async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> None:
+async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
+    """False when the process left something undone that it should have done."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(STOP_SIGNAL, stop.set)
     settings = runtime.settings
@@ -96,7 +99,7 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> None:
     )
     module = importlib.import_module(f"workers.{name}")
     try:
-        await module.run(Background(runtime, valkey, postgres, stop, ready, _book(name, runtime)))
+        return await module.run(Background(runtime, valkey, postgres, stop, ready, _book(name, runtime))) is not False
     finally:
         await postgres.close()
         await valkey.close()

@@ -72,6 +72,10 @@ class Runtime:
     """``set``, ``unset`` or ``generated`` for SECRET, SECRET_PREVIOUS, ADMIN_KEY and PUBLIC_API_KEY (CFG-143)."""
     stopping: Flag = field(default_factory=Flag)
     """Set at the first step of an orderly stop: the instance is not ready from then on (CFG-192)."""
+    is_start_told: Flag = field(default_factory=Flag)
+    """Set once the audit trail has ``server.start`` of this run."""
+    is_stop_requested: Flag = field(default_factory=Flag)
+    """Set when the stop was asked for through the API."""
     leads_until: Moment = field(default_factory=Moment)
     """Until when this instance holds the leader's lease; written by process jobs."""
     metrics_name: str = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.domain.actor import Actor
+from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 
 if TYPE_CHECKING:
@@ -44,3 +45,23 @@ async def add_entry(link: PooledLink | OwnLink, entry: Entry) -> None:
         who.ip,
         who.instance,
     )
+
+
+class AuditStore:
+    """Entries that stand alone. Calls raise StorageUnavailable."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+
+    async def add(self, entry: Entry) -> None:
+        """Append one entry."""
+        async with self._postgres.acquire() as link:
+            await add_entry(link, entry)
+
+    async def last_of_life(self, instance: str | None) -> str | None:
+        """Action of the last ``server.start`` or ``server.stop`` of an instance, or of any with None; None = none.
+
+        A stop that was not clean counts as a start: what came before it may be lost.
+        """
+        row = await self._postgres.fetchrow(QUERIES["audit_last_of_life"], instance)
+        return None if row is None else str(row["action"]) if row["ok"] else "server.start"

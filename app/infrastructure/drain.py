@@ -111,8 +111,11 @@ class Drainer:
         self._next_rooms = self._next_sweep = 0.0
         self._wake.set()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Drain until ``stop`` is set, then once more what is there. Never ends by an error of a store or a room."""
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Drain until ``stop`` is set, then once more what is there. Never ends by an error of a store or a room.
+
+        True when everything that was there at the end is stored.
+        """
         while not stop.is_set():
             # Cleared before the pull: a poke that comes in between must wake the next turn.
             self._wake.clear()
@@ -125,19 +128,25 @@ class Drainer:
             except Exception:
                 log.exception("drain_turn_failed", rooms=len(self._due))
                 await self._rest(stop)
-        await self._last_turns()
+        return await self._last_turns()
 
     async def _rest(self, stop: asyncio.Event) -> None:
         await _first_of(self._pause, stop)
         self._pause = min(self._pause * 2, RETRY_SEC[1])
 
-    async def _last_turns(self) -> None:
+    async def _last_turns(self) -> bool:
+        self.sweep_soon()
+        self._lease = None  # it is for economy; now it matters that nothing is left behind
         try:
+            await self._sweep()
             for _ in range(100):
                 if not await self._turn():
-                    return
+                    return not self._due
         except StorageUnavailable:
-            return
+            return False
+        except Exception:
+            log.exception("last_turn_failed", rooms=len(self._due))
+        return False
 
     async def _turn(self) -> bool:
         """One pull and commit; False when no room is due."""

@@ -156,7 +156,9 @@ class Manager(WorkerManager):
         # A drainer that never got ready holds nothing yet; one that is just being started again leaves facts behind.
         is_unsure = any(process.exitcode != 0 for process in last) if was_ready else self._is_announced
         if is_unsure:
-            log.error("shutdown WITH STORAGE FAILING", risk="changes since the last good commit are not in the journal")
+            log.error(
+                "shutdown WITH STORAGE FAILING", risk="changes since the last good commit are not in the events journal"
+            )
             self._plan.exit_code = 1
 
     def _end_web(self, processes: list[WorkerProcess], began: float, until: float) -> None:

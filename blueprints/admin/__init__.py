@@ -20,13 +20,14 @@ from blueprints.admin import (
     operators,
     protection,
     rooms,
+    server,
     session,
 )  # fmt: skip
 from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 
 _DESCRIBED: Final = (
     *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
-    *protection.ROUTES, *history.ROUTES, *operators.ROUTES, *monitor.ROUTES,
+    *protection.ROUTES, *history.ROUTES, *operators.ROUTES, *monitor.ROUTES, *server.ROUTES,
 )  # fmt: skip
 ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 

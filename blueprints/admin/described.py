@@ -15,7 +15,7 @@ from blueprints.admin import shapes
 from blueprints.admin.routing import Route
 from blueprints.openapi.document import Operations
 from blueprints.openapi.operation import JSON, NOBODY, STREAM, Answer, Operation, Parameter, json_answer
-from blueprints.openapi.shapes import ANY, TEXT, Shape, body_of, const, integer, maybe, ref, struct
+from blueprints.openapi.shapes import ANY, COUNT, FLAG, TEXT, Shape, body_of, const, integer, maybe, ref, struct
 
 TAG: Final = "admin"
 ADMIN: Final = ("adminKey", "console")
@@ -158,6 +158,10 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         "Show a link again", shapes.LINK_SHOWN, "no_link", "link_not_live"
     ),
     ("DELETE", "monitor-tokens/<id>"): _act("End one link", shapes.LINKS_REVOKED, "no_link"),
+    ("POST", "shutdown"): _act(
+        "Stop the instance that answers", struct({"ok": const(True), "stopping": const(True), "uptimeSec": COUNT}),
+        "invalid_force", body=body_of({}, {"force": FLAG}),
+    ),
     ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
     ("GET", "history"): Operation(
         "Charts of the last hour",

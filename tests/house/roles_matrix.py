@@ -46,6 +46,7 @@ MATRIX: Final[dict[str, Role]] = {
     "POST operators": W,
     "POST operators/<id>": W,
     "DELETE operators/<id>": W,
+    "POST shutdown": W,
 }
 """Least role of each route. A new route needs a row here, from the table of section 20."""
 OWN_JUDGES: Final = {"POST session", "DELETE session"}

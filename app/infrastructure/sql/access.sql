@@ -135,3 +135,12 @@ WHERE least(expires_at, coalesce(revoked_at, expires_at)) <= $1;
 -- One entry of the audit trail that is no act on a room's line.
 INSERT INTO audit (ts, actor, actor_kind, actor_id, role, action, room, detail, ok, ip, instance)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: audit_last_of_life
+-- The last start or stop of instance $1, or of any when it is NULL.
+SELECT action, ok
+FROM audit
+WHERE action IN ('server.start', 'server.stop')
+    AND ($1::text IS NULL OR instance = $1)
+ORDER BY id DESC
+LIMIT 1;

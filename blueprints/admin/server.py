@@ -1,0 +1,31 @@
+"""``POST /shutdown``: the orderly stop of this instance, where no signal can be sent (ADM-168 … ADM-170, CFG-202)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic.response import HTTPResponse
+
+from app.core.clock import wall_ms
+from app.core.errors import InvalidField, UnknownField
+from app.domain.roles import Role
+from blueprints.admin.routing import Call, Route, reply, tell
+
+
+async def shutdown(call: Call) -> HTTPResponse:
+    """Answer, and then stop as at a SIGTERM; asked again while it stops, the same answer and nothing more."""
+    body = call.body()
+    if unknown := body.keys() - {"force"}:
+        raise UnknownField(*sorted(unknown))
+    if not isinstance(body.get("force", True), bool):
+        raise InvalidField("force", "force must be true or false")
+    runtime = call.qm.runtime
+    if not runtime.stopping.is_set() and not runtime.is_stop_requested.is_set():
+        tell(call, "shutdown_requested")
+        await call.qm.life.request_stop(call.actor)
+        call.request.app.m.terminate()
+    uptime = max(0, wall_ms() - runtime.started_at) // 1000
+    return reply({"ok": True, "stopping": True, "uptimeSec": uptime}, headers={"Connection": "close"})
+
+
+ROUTES: Final = (Route("POST", "shutdown", shutdown, role=Role.OWNER),)
