@@ -123,8 +123,8 @@ class AdminHealth:
             "connections": self._connections.connections_block(),
             "limits": self._limits_block(),
             "waitingPage": self._waiting_page_block(),
-            "storage": self._storage_block(stand, postgres, views or (), size),
-            "backend": self._backend_block(stand, postgres, views or ()),
+            "storage": self._storage_block(stand, postgres, views, size),
+            "backend": self._backend_block(stand, postgres),
             "proxy": self._undeclared.proxy_block(),
             "edge": self._edge_watch.edge_block(),
             **_marked(sums.health_blocks(), stale=is_stale),
@@ -192,26 +192,26 @@ class AdminHealth:
         return {**block, "stale": True} if is_partial else block
 
     def _storage_block(
-        self, stand: Stand, postgres: str, views: Sequence[RoomView], size: JournalSize
+        self, stand: Stand, postgres: str, views: Sequence[RoomView] | None, size: JournalSize
     ) -> dict[str, Any]:
         book = self._book
         error_at, oldest = book.latest(metrics.LAST_ERROR_AT), book.latest(metrics.OLDEST_AT)
-        figures = [view.figures for view in views if view.figures is not None]
+        figures = [view.figures for view in views or () if view.figures is not None]
         return {
             "ok": stand.storage_ok and postgres == "up",
             "writeErrors": book.total(metrics.WRITE_ERRORS),
             "lastError": book.text("storage_error") or None,
             "lastErrorAt": error_at or None,
             "lastCommitAt": book.latest(metrics.LAST_COMMIT_AT) or None,
-            "pendingEvents": sum(max(0, room.seq - room.committed) for room in figures) if views else None,
+            "pendingEvents": sum(max(0, room.seq - room.committed) for room in figures) if views is not None else None,
             "oldestPendingMs": max(0, self._now() - oldest) if oldest else 0,
             "databaseBytes": size.database_bytes,
             "journalRowsPerHour": size.rows_per_hour,
         }
 
-    def _backend_block(self, stand: Stand, postgres: str, views: Sequence[RoomView]) -> dict[str, Any]:
+    def _backend_block(self, stand: Stand, postgres: str) -> dict[str, Any]:
         book = self._book
-        ids = [view.room.id for view in views if view.is_recovering]
+        ids = [one.room_id for one in stand.incidents if one.code == "room_recovering"]
         policy = book.text("valkey_policy")
         return {
             "store": self._runtime.settings.store,

@@ -1,6 +1,7 @@
 """What one instance finds out about itself and its rooms, once for all its processes and for the fleet.
 
-Every second: incidents, how Valkey does, whether the clock jumped. Every 5 s: the record that the other instances read.
+Every second: incidents, how Valkey does, whether the clock jumped. Every 5 s, and when readiness, storage or leading
+change: the record that the other instances read.
 Belongs here: looking, and leaving what was found (MetricBook, FleetRecords). Not here: storage (storage_watch.py), how
 it is told (standing.py, admin_health.py, metrics.py). Source: OBS-039 … OBS-049, FLT-041 … FLT-047, FLT-089, FLT-091.
 """
@@ -145,6 +146,8 @@ class InstanceWatch:
         self._of_rooms: list[Incident] = []
         self._minutes: dict[str, LastMinute] = {}
         self._run = runtime.run_name
+        self._told: tuple[bool, bool, bool] | None = None
+        """Readiness, storage and leading as the record has them."""
 
     async def look(self) -> None:
         """Find out what is wrong, and leave it for every process of the instance."""
@@ -156,13 +159,17 @@ class InstanceWatch:
         found = [*self._of_rooms, *filter(None, (self._policy(), self._clock.incident()))]
         dated = self._onsets.dated(found, wall_ms())
         self._book.write_text("incidents", incidents_text(dated, TEXTS["incidents"]))
+        if self._shown() != self._told:
+            with contextlib.suppress(StorageUnavailable):
+                await self.tell()
 
     async def tell(self) -> None:
         """Write the record of this instance. Raises StorageUnavailable."""
         await self._look_at_memory()
         now = await self._records.now_ms()
         self._book.put(metrics.CLOCK_OFFSET, raw_wall_ms() - now)
-        runtime, stand = self._runtime, self._stand()
+        runtime = self._runtime
+        ready, storage_ok, leader = told = self._shown()
         await self._records.put(
             InstanceRecord(
                 run=self._run,
@@ -170,13 +177,18 @@ class InstanceWatch:
                 version=VERSION,
                 kid=self._kid,
                 started_at=runtime.started_at,
-                ready=stand.ready,
-                storage_ok=stand.storage_ok,
-                leader=runtime.is_leader,
+                ready=ready,
+                storage_ok=storage_ok,
+                leader=leader,
                 seen_at=now,
                 figures=self.figures(),
             )
         )
+        self._told = told
+
+    def _shown(self) -> tuple[bool, bool, bool]:
+        stand = self._stand()
+        return stand.ready, stand.storage_ok, self._runtime.is_leader
 
     def figures(self) -> dict[str, Any]:
         """Numbers of this instance that alerts of the fleet go by (OBS-149)."""

@@ -39,12 +39,13 @@ class StorageWatch:
         self._records = records
         self._instance = instance
         self._is_private = is_private
+        self._failing_since = 0
+        """When the frames began to see failures, ms of the live store's clock."""
         self._judge = StorageJudge(every_ms, errors=self._errors())
 
     async def frame(self) -> None:
         """One frame; it never raises for a store that is away."""
-        if self._times().is_failing or not self._times().good:
-            await self._try()
+        await self._try()  # also when nothing fails: the word of an idle instance has to be worth something
         times, judge = self._times(), self._judge
         judge.frame(self._errors(), int(mono() * 1000))
         others: Sequence[StorageReport] = ()
@@ -52,11 +53,15 @@ class StorageWatch:
         if not self._is_private:
             try:
                 now = await self._records.now_ms()
+                if judge.streak == 1:
+                    self._failing_since = now
                 await self._records.report_storage(self._report(now, times))
                 others = await self._records.storage_reports(without_own=True)
             except StorageUnavailable:
                 others = ()  # nobody's word can be heard: it stays in rotation (OBS-019)
-        unready = judge.unready(times, is_private=self._is_private, others_well=any_well(others, now, judge.every_ms))
+        # A word given before the trouble began here says nothing of it: the database may be down for all.
+        later = [report for report in others if report.at > self._failing_since]
+        unready = judge.unready(times, is_private=self._is_private, others_well=any_well(later, now, judge.every_ms))
         if unready != self._book.latest(metrics.UNREADY):
             log.warning("storage_takes_out_of_rotation" if unready else "storage_back", why=unready.text)
         self._book.put(metrics.UNREADY, unready)

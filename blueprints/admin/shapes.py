@@ -326,18 +326,30 @@ _INCIDENT: Final = struct(
 )
 _BLOCK: Final = map_of(ANY)
 _CONFIG_WARNING: Final = struct({"code": TEXT, "variable": ANY, "set": ANY, "using": ANY, "message": TEXT})
+_MEMBER: Final = struct(
+    {
+        **dict.fromkeys(("instance", "version", "kid"), TEXT),
+        **dict.fromkeys(("startedAt", "seenAt"), TIME),
+        **dict.fromkeys(("ready", "storageOk", "leader"), FLAG),
+    }
+)
+_BLOCKS: Final = (
+    "sse", "connections", "limits", "waitingPage", "storage", "backend", "proxy", "edge", "counters", "checks",
+    "tokens", "protection", "access", "memory", "clock", "keys",
+)  # fmt: skip
 HEALTH: Final[Shape] = {
     **struct(
         {
-            **dict.fromkeys(("version", "instance", "role", "nowIso", "store", "sidestore"), TEXT),
+            **dict.fromkeys(("version", "build", "instance", "role", "nowIso", "store", "sidestore"), TEXT),
             **dict.fromkeys(("pid", "workers", "now", "startedAt", "uptimeSec"), COUNT),
             **dict.fromkeys(("drill", "leader", "ready"), FLAG),
             "status": one_of("ok", "degraded", "shutting_down"),
             "reasons": listed(struct({"code": TEXT, "text": TEXT})),
             "degraded": listed(TEXT),
             "rooms": maybe(_BLOCK),
-            **dict.fromkeys(("sse", "limits", "storage", "backend", "access", "keys"), _BLOCK),
-            "config": map_of(struct({"value": ANY})),
+            "fleet": struct({"instances": COUNT, "partial": FLAG, "members": listed(_MEMBER)}, {"stale": const(True)}),
+            **dict.fromkeys(_BLOCKS, _BLOCK),
+            "config": map_of(struct({"value": ANY, "from": one_of("env", "default")})),
             "incidents": listed(_INCIDENT),
             "warnings": listed(TEXT),
             "configWarnings": listed(_CONFIG_WARNING),

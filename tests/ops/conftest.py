@@ -9,10 +9,11 @@ import pytest
 from tests.admin.callers import Caller, Callers
 from tests.harness import Server
 
+MAX_CONNECTIONS = 60
 PUBLIC_KEY = "public-key-of-this-deployment"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
     """Two workers behind a declared proxy, so that each caller may come from an address of its own."""
     env: dict[str, str | None] = {
@@ -22,6 +23,8 @@ def server() -> Iterator[Server]:
         "ADMIN_AUTH_FAIL_PER_MIN": "20",
         "CHECK_LIMIT_PER_MIN": "6",
         "STATUS_LIMIT_PER_MIN": "3",
+        "MAX_CONNECTIONS": str(MAX_CONNECTIONS),
+        "ALERT_EVERY_MS": "1000",
     }
     with Server(env=env, workers=2) as server:
         yield server

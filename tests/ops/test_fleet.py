@@ -1,0 +1,213 @@
+"""Two instances beside each other: what each says of itself, of the other, and of what they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness import wait_for
+from tests.ops.fleet import Instance, Pair, pair
+from tests.ops.scrape import scrape
+
+
+@pytest.fixture(scope="module")
+def two(private_stores) -> Iterator[Pair]:  # type: ignore[no-untyped-def]
+    with pair(private_stores.valkey_url, private_stores.database_url, RESYNC_MS="1000") as made:
+        wait_for(lambda: any(one.healthz().json()["leader"] for one in made.both()))
+        yield made
+
+
+def incidents(one: Instance, code: str) -> list[dict[str, object]]:
+    return [incident for incident in one.health()["incidents"] if incident["code"] == code]
+
+
+def agrees(one: Instance) -> None:
+    """Both answers tell of the same incidents (OBS-005)."""
+
+    def told() -> tuple[Any, ...]:
+        public, full = one.healthz().json(), one.health()
+        codes = list(dict.fromkeys(incident["code"] for incident in full["incidents"]))
+        assert public["status"] == ("degraded" if public["degraded"] else "ok")
+        assert full["status"] == ("degraded" if codes else "ok")
+        assert full["degraded"] == codes
+        return public["degraded"], codes
+
+    wait_for(lambda: len(set(map(str, told()))) == 1)  # a moment lies between the two questions
+
+
+def is_well(one: Instance) -> bool:
+    body = one.healthz().json()
+    return bool(body["ready"] and body["status"] == "ok" and body["storage"]["ok"])
+
+
+@pytest.mark.req("FLT-043", "FLT-044")
+def test_each_lists_both(two: Pair) -> None:
+    def seen(one: Instance) -> list[bool]:
+        return sorted(member["leader"] for member in one.health()["fleet"]["members"])
+
+    wait_for(lambda: all(seen(one) == [False, True] for one in two.both()))
+
+    for one in two.both():
+        fleet = one.health()["fleet"]
+        assert (fleet["instances"], fleet["partial"]) == (2, False)
+        members = {member["instance"]: member for member in fleet["members"]}
+        assert set(members) == {"first", "second"}
+        for member in members.values():
+            assert set(member) == {
+                "instance", "version", "kid", "startedAt", "ready", "storageOk", "leader", "seenAt",
+            }  # fmt: skip
+            assert (member["ready"], member["storageOk"]) == (True, True)
+            assert member["kid"] == one.health()["keys"]["kid"]
+    runs = list(two.redis.scan_iter(match=f"{two.prefix}ctr:*"))
+    assert len(runs) == 2
+    assert all(two.redis.hexists(run, "i") and 0 < two.redis.pttl(run) <= 15_000 for run in runs)
+
+
+@pytest.mark.req("OBS-052", "OBS-053")
+def test_every_series_has_its_instance_and_rooms_are_alike(two: Pair) -> None:
+    two.first.make_room("alike", ratePerMinute=0, queueMaxPerIp=100)
+    for _ in range(3):
+        assert two.first.join("alike").status_code == 200
+    assert two.second.join("alike").status_code == 200
+    rooms: list[dict[str, float]] = []
+    for name, one in (("first", two.first), ("second", two.second)):
+        found = scrape(one.server)
+        assert {dict(labels).get("instance") for _, labels in found.samples} == {name}
+        counted = found.value("qm_joins_total", room="alike", instance=name)
+        assert counted == (3 if one is two.first else 1)
+        rooms.append(
+            {
+                f"{series}{sorted(dict(labels).items() - {('instance', name)})}": value
+                for (series, labels), value in found.samples.items()
+                if series.startswith("qm_room_") and not series.endswith(("_seconds", "_total"))
+            }
+        )
+    assert rooms[0] == rooms[1]
+    assert rooms[0]["qm_room_waiting[('room', 'alike')]"] == 4
+
+
+@pytest.mark.req("OBS-017", "OBS-018", "OBS-019", "OBS-023", "OBS-024")
+def test_an_instance_whose_own_storage_fails_leaves_the_rotation_and_comes_back(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    two.first.postgres.cut()
+    wait_for(lambda: two.first.healthz().status_code == 503)
+
+    body = two.first.healthz().json()
+    assert body["reasons"] == [{"code": "storage_degraded", "text": "storage is degraded on this instance only"}]
+    assert (body["ready"], body["status"], body["storage"]) == (False, "degraded", {"ok": False})
+    assert two.first.healthz().headers["retry-after"] == "5"
+    assert two.second.healthz().status_code == 200
+    errors, last = (two.first.health()["storage"][name] for name in ("writeErrors", "lastError"))
+    assert last
+    two.first.postgres.mend()
+    wait_for(lambda: two.first.healthz().status_code == 200)  # nobody joins: its own probe is enough
+    failed_at = two.first.health()["storage"]["lastErrorAt"]
+    assert two.first.healthz().json()["storage"] == {"ok": False}, "a fault that was just there reads as failing"
+    wait_for(lambda: is_well(two.first))
+    assert time.time() * 1000 - failed_at >= 3000
+    assert two.first.health()["storage"]["writeErrors"] >= errors
+
+
+@pytest.mark.req("OBS-016", "OBS-005")
+def test_a_shared_database_that_is_down_takes_nobody_out_of_rotation(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    two.first.make_room("shared")
+
+    for one in two.both():
+        one.postgres.cut()
+    for one in two.both():
+        refused = one.join("shared")
+        assert (refused.status_code, refused.json()["code"]) == (503, "storage_unavailable")
+    wait_for(lambda: all(not one.healthz().json()["storage"]["ok"] for one in two.both()))
+    wait_for(lambda: sum(one.health()["storage"]["writeErrors"] for one in two.both()) > 0)
+    until = time.monotonic() + 3.5  # more than two frames, and longer than an instance's good word counts
+    while time.monotonic() < until:
+        for one in two.both():
+            answer = one.healthz()
+            assert (answer.status_code, answer.json()["ready"], answer.json()["status"]) == (200, True, "degraded")
+    for one in two.both():
+        agrees(one)
+        (incident,) = incidents(one, "storage_degraded")
+        assert str(incident["text"]).startswith("storage is degraded: events journal commit failed: ")
+        assert (incident["severity"], incident["roomId"]) == ("critical", None)
+        assert one.health()["storage"]["lastError"] in str(incident["text"])
+        assert one.health()["backend"]["postgres"] == "down"
+        assert scrape(one.server).value("qm_storage_ok", instance=one.health()["instance"]) == 0
+        one.postgres.mend()
+    wait_for(lambda: all(map(is_well, two.both())))
+
+
+@pytest.mark.req("OBS-008", "OBS-104", "FLT-089", "FLT-091")
+def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    two.first.make_room("lost", name="The lost one")
+    two.first.make_room("found")
+    for one in two.both():
+        one.postgres.cut()  # it cannot be rebuilt meanwhile
+    two.lose("lost")
+
+    wait_for(lambda: all(one.healthz().json()["backend"]["recoveringRooms"] == 1 for one in two.both()))
+    for one in two.both():
+        answer, health = one.healthz(), one.health()
+        assert (answer.status_code, answer.json()["backend"]["ok"]) == (200, False)
+        assert "room_recovering" in answer.json()["degraded"]
+        assert "lost" not in answer.text
+        assert health["backend"]["recoveringRoomIds"] == ["lost"]
+        (incident,) = incidents(one, "room_recovering")
+        assert (incident["roomId"], incident["text"]) == ("lost", "The lost one is being rebuilt from the journal")
+        one.postgres.mend()
+    wait_for(lambda: all(not incidents(one, "room_recovering") for one in two.both()))
+    for one in two.both():
+        wait_for(lambda one=one: incidents(one, "room_rebuilt"))  # type: ignore[misc]
+        (incident,) = incidents(one, "room_rebuilt")
+        assert incident["roomId"] == "lost"
+        assert "compare its state and rate" in str(incident["text"])
+    two.redis.hset(f"{two.prefix}rebuilt", "lost", int(time.time() * 1000) - 3_601_000)
+    wait_for(lambda: all(not incidents(one, "room_rebuilt") for one in two.both()))
+    wait_for(lambda: all(map(is_well, two.both())))
+    agrees(two.first)
+    rebuilds = [sum(scrape(one.server).of("qm_room_rebuilds_total").values()) for one in two.both()]
+    assert sum(rebuilds) == 1
+
+
+@pytest.mark.req("OBS-005", "OBS-010", "OBS-032", "OBS-030", "FLT-065")
+def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    one = two.second
+    one.make_room("kept")
+    wait_for(lambda: one.health()["rooms"]["count"] >= 1)
+    one.valkey.cut()
+    one.postgres.cut()
+    wait_for(lambda: one.healthz().json()["degraded"] == ["storage_degraded", "valkey_down"])
+    assert one.healthz().json()["backend"] == {
+        "store": "valkey", "valkey": "down", "recoveringRooms": 0, "ok": False, "valkeyEverConnected": True,
+    }  # fmt: skip
+
+    with httpx.Client(base_url=one.server.url) as client:
+        client.get("/healthz")
+        took = []
+        for _ in range(20):
+            began = time.monotonic()
+            assert client.get("/healthz").json()["status"] == "degraded"
+            took.append(time.monotonic() - began)
+    assert min(took) < 0.1
+    version = httpx.get(one.server.url + "/api/version")
+    assert (version.status_code, version.json()["degraded"]) == (200, one.healthz().json()["degraded"])
+    agrees(one)
+    health = one.health()
+    assert health["rooms"]["stale"] is True
+    assert health["fleet"]["stale"] is True
+    assert health["fleet"]["partial"] is True
+    assert {member["instance"] for member in health["fleet"]["members"]} == {"first", "second"}
+    assert all(health[block]["stale"] for block in ("counters", "checks", "tokens", "protection", "backend"))
+    assert health["rooms"]["count"] >= 1
+    found = scrape(one.server)
+    assert not any(series.startswith("qm_room_") and "rebuilds" not in series for series, _ in found.samples)
+    assert found.value("qm_backend_up", instance="second") == 0
+    one.valkey.mend()
+    one.postgres.mend()
+    wait_for(lambda: all(map(is_well, two.both())))
