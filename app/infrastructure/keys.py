@@ -48,6 +48,11 @@ class RoomKeys:
         """``line`` or ``memory``: why joins were refused for want of room; gone a minute after the last."""
         return self.base + "full"
 
+    @property
+    def late(self) -> str:
+        """String: position at which the journal stands while many facts wait for it, and since when (ms)."""
+        return self.base + "late"
+
     def tickets(self, gen: int, chunk: int) -> str:
         """String of CHUNK ticket records."""
         return f"{self.base}{gen}:t{chunk}"

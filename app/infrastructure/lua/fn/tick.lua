@@ -8,8 +8,27 @@
 -- Facts: draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
 -- Cost: work of about 1000 passes, shared by deadlines, the door and the line; every 10 s four old chunks dropped
 
--- Facts that may wait for the journal; above it nobody is promoted, so that memory stays bounded (FLT-078).
-local BACKLOG_LIMIT = 1000000
+-- Facts that may wait for the journal, and how long (ms of the room's clock) it may take none of them; beyond either
+-- nobody is promoted, so that memory stays bounded (FLT-078).
+local BACKLOG_LIMIT, BACKLOG_MS = 1000000, 600000
+-- So few are on their way at any time, and are not looked at.
+local BACKLOG_USUAL = 60
+
+-- True when the journal is too far behind for new facts that nobody waits for. Key `late`: position of the journal, and
+-- the moment since when it stands there.
+local function is_behind(R)
+  local h = R.h
+  local waiting = h.seq - h.committed
+  if waiting < BACKLOG_USUAL then return false end
+  if waiting >= BACKLOG_LIMIT then return true end
+  local data = redis.call("GET", R.p .. "late")
+  if data then
+    local committed, since = struct.unpack("<dd", data)
+    if committed == h.committed and since <= h.mono then return h.mono - since > BACKLOG_MS end
+  end
+  redis.call("SET", R.p .. "late", struct.pack("<dd", h.committed, h.mono), "PX", 86400000)
+  return false
+end
 
 qm.fn("tick", { "allow-oom" }, function(keys, args)
   local R, code = qm.room_enter(keys[1], 0, 0)
@@ -26,7 +45,7 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   qm.deadlines_rescore(R)
   local lapsed, ends_done = qm.deadlines_run(R)
   local door_done, paid, absent, line_done = true, 0, 0, true
-  if h.seq - h.committed < BACKLOG_LIMIT then
+  if not is_behind(R) then
     if R.work > 0 then door_done = qm.door_serve(R) else door_done = false end
     if door_done then paid, absent, line_done = qm.promote_line(R) end
   end
