@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.infrastructure.address_guard import own_ports
+from app.infrastructure.address_store import AddressStore
 from app.infrastructure.block_counts import BlockCounts
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
@@ -22,6 +23,7 @@ from app.services.block_marks import BlockMarks
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
 from app.services.notify import AddressDigest
+from app.services.old_addresses import OldAddresses
 from app.services.old_marks import OldMarks
 from app.services.prober import Prober
 from app.services.tuner import Tuner
@@ -75,6 +77,9 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         ),
         HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     ]
+    if settings.address_retain_days:
+        addresses = AddressStore(background.postgres, background.valkey, prefix)
+        duties.append(OldAddresses(addresses, days=settings.address_retain_days))
     if settings.offers_mail and settings.smtp_url and settings.smtp_from:
         duties.append(
             TurnMails(

@@ -167,6 +167,10 @@ class Settings:
         "LAPSED_TTL_MS", "CFG-044", Int(60_000, 604_800_000), 86_400_000,
         "how long what is known of a ticket that is over is kept",
     )  # fmt: skip
+    address_retain_days: int = row(
+        "QM_ADDRESS_RETAIN_DAYS", "CFG-227", Int(0, 3650), 0,
+        "days after which readable visitor addresses in the journal are blanked; 0 = never",
+    )  # fmt: skip
     checkpoint_events: int = row(
         "CHECKPOINT_EVENTS", "CFG-045", Int(100, 10_000_000), 20_000,
         "facts since its last checkpoint from which a room gets a new one",

@@ -221,6 +221,11 @@ def pages_key(prefix: str) -> str:
     return prefix + "pages"
 
 
+def blanked_key(prefix: str) -> str:
+    """Hash: ``<room> <generation>`` → position up to which the journal has no readable addresses any more."""
+    return prefix + "blanked"
+
+
 def poke_channel(prefix: str) -> str:
     """Channel on which a room that has a fact to journal is named."""
     return prefix + "poke"
