@@ -34,6 +34,8 @@ _PROMOTED: Final = FactType.PROMOTED.value
 _FLUSH: Final = PromotedBy.FLUSH.value
 AUTOMATIC_MARKS: Final = frozenset({"activation", "autotune", "draw", "protection_block", "rebuilt"})
 """Kinds of marks of what no person did."""
+_JUDGED: Final = ("target_url", "proxy_origin")
+"""The two values that decide where an inline room takes its traffic from and sends it."""
 _BY_AT: Final = HEAD.size
 """Where an element of type ``promoted`` says by what."""
 
@@ -65,8 +67,10 @@ def notes_of(kind: int, lv: int, at: int, body: bytes, before: Mapping[str, Any]
 
 
 def _created(at: int, _: Any, body: bytes, __: Mapping[str, Any]) -> list[Note]:
-    actor = actor_of_fact(ujson.loads(body))
-    return [Note(at, actor, "room.create", "", "settings", "room created")]
+    raw = ujson.loads(body)
+    actor = actor_of_fact(raw)
+    notes = [Note(at, actor, "room.create", "", "settings", "room created")]
+    return notes + _inline(at, actor, {}, raw["config"])
 
 
 def _deleted(at: int, _: Any, body: bytes, __: Mapping[str, Any]) -> list[Note]:
@@ -81,6 +85,10 @@ def _updated(at: int, fact: RoomUpdated, body: bytes, before: Mapping[str, Any])
         return [_tuned(at, actor, fact)]
     notes = []
     changes = dict(fact.changes)
+    inline = _inline(at, actor, before, changes)
+    if inline:
+        notes += inline
+        changes = {key: value for key, value in changes.items() if key not in _JUDGED}
     if "state" in changes:
         text = f"{_state(before.get('state', 0))} → {_state(changes.pop('state'))}"
         notes.append(Note(at, actor, "room.state", text, "state", text))
@@ -91,6 +99,18 @@ def _updated(at: int, fact: RoomUpdated, body: bytes, before: Mapping[str, Any])
         names = _names(changes)
         notes.append(Note(at, actor, "room.update", names, "settings", f"settings: {names}"))
     return notes
+
+
+def _inline(at: int, actor: Actor, before: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Note]:
+    """The note of a change of where an inline room takes its traffic from and sends it, with both values (ADM-142)."""
+    if not (before.get("proxy_origin") or changes.get("proxy_origin")):
+        return []
+    parts = [
+        f"{camel(key)}: {before.get(key) or 'none'} → {changes[key] or 'none'}"
+        for key in _JUDGED
+        if key in changes and changes[key] != before.get(key)
+    ]
+    return [Note(at, actor, "room.inline", "; ".join(parts))] if parts else []
 
 
 def _switched(at: int, actor: Actor, fact: RoomUpdated) -> Note:

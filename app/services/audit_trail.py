@@ -46,18 +46,22 @@ class AuditTrail:
         """Entries that wait to be written."""
         return len(self._kept)
 
-    async def note(self, actor: Actor, action: str, detail: str = "") -> None:
+    async def note(
+        self, actor: Actor, action: str, detail: str = "", *, room: str | None = None, ok: bool = True
+    ) -> None:
         """Write an entry, or keep it: never fails, and returns within about a second."""
-        self.note_soon(actor, action, detail)
+        self.note_soon(actor, action, detail, room=room, ok=ok)
         try:
             async with asyncio.timeout(WRITE_SEC):
                 await self._write_kept()
         except TimeoutError:
             self._failed()
 
-    def note_soon(self, actor: Actor, action: str, detail: str = "") -> None:
+    def note_soon(
+        self, actor: Actor, action: str, detail: str = "", *, room: str | None = None, ok: bool = True
+    ) -> None:
         """Write an entry in the background."""
-        entry = Entry(wall_ms(), actor, action, detail)
+        entry = Entry(wall_ms(), actor, action, detail, room, ok)
         if len(self._kept) >= KEPT_MAX:
             log.error("audit_entry_lost", action=entry.action, actor=str(entry.actor), detail=entry.detail)
             return

@@ -41,6 +41,7 @@ class InlineRequiresOwner(Forbidden):
             f"Only an owner can change where an inline room takes its traffic from and sends it to. {rest}",
             fields=fields,
         )
+        self.creating = creating
 
 
 class OriginConflict(QmError):

@@ -23,6 +23,7 @@ from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
 from app.services.access import CredentialInQuery, NoCredential, needs
+from blueprints.admin.refused_acts import note_refused
 from blueprints.auth import SAFE_METHODS, brought_by, cleared_cookie, credential_in, query_of, refuse_forgery
 from blueprints.query_keys import tell_of_query_credential
 
@@ -125,7 +126,12 @@ class Router:
             raise needs(route.role, has=principal.role.word)
         if unknown := [name for name, _ in query if name not in route.query]:
             raise UnknownField(*dict.fromkeys(unknown))
-        return await route.handler(Call(request, qm, principal, args, dict(query)))
+        call = Call(request, qm, principal, args, dict(query))
+        try:
+            return await route.handler(call)
+        except QmError as refusal:
+            await note_refused(call, route.method, route.path, refusal)
+            raise
 
     async def _authenticate(
         self, request: Request, qm: AppContext, query: list[tuple[str, str]], route: Route | None

@@ -22,7 +22,7 @@ class Caller:
         own = {"X-Forwarded-For": f"198.51.{number // 250}.{number % 250 + 1}", **headers}
         if key is not None:
             own["Authorization"] = f"Bearer {key}"
-        self.http = httpx.Client(base_url=server.url, headers=own, timeout=20)
+        self.http = httpx.Client(base_url=server.url, headers=own, timeout=60)
 
     def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()

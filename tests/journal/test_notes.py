@@ -278,3 +278,39 @@ async def test_it_journals_a_fact_of_a_later_build_without_a_note(house: House) 
 
     assert answer.committed == len(later)
     assert await house.postgres.fetchval("SELECT count(*) FROM audit") == 1
+
+
+@pytest.mark.req("ADM-142")
+async def test_it_tells_both_values_when_an_inline_room_is_sent_elsewhere(house: House) -> None:
+    """And nothing of it where no room is inline."""
+    await house.create("shop")
+    await house.admin.update(SHOP, {"target_url": "https://a.example", "name": "A"}, actor=ANN)
+    await house.admin.update(SHOP, {"proxy_origin": "http://203.0.113.7:3000"}, actor=ANN)
+    await house.admin.update(
+        SHOP,
+        {"proxy_origin": "http://203.0.113.8:3000", "target_url": "https://b.example", "presence_sec": 9},
+        actor=ANN,
+    )
+    await house.admin.update(SHOP, {"proxy_origin": None}, actor=ANN)
+
+    assert told(await audit(house))[1:] == [
+        ("room.update", "name, targetUrl", "Ann"),
+        ("room.inline", "proxyOrigin: none → http://203.0.113.7:3000", "Ann"),
+        (
+            "room.inline",
+            "targetUrl: https://a.example → https://b.example; "
+            "proxyOrigin: http://203.0.113.7:3000 → http://203.0.113.8:3000",
+            "Ann",
+        ),
+        ("room.update", "presenceSec", "Ann"),
+        ("room.inline", "proxyOrigin: http://203.0.113.8:3000 → none", "Ann"),
+    ]
+
+
+async def test_it_tells_where_a_room_that_is_made_inline_is_sent(house: House) -> None:
+    await house.create("shop", proxy_origin="http://203.0.113.7:3000")
+
+    assert told(await audit(house)) == [
+        ("room.create", "", "test"),
+        ("room.inline", "targetUrl: none → https://shop.example/; proxyOrigin: none → http://203.0.113.7:3000", "test"),
+    ]
