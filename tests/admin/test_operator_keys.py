@@ -134,6 +134,7 @@ async def test_it_refuses_operators_whose_record_it_cannot_confirm_and_counts_no
     assert await strict.may(KEY) == "ok"
 
 
+@pytest.mark.req("ADM-283")
 async def test_it_relies_on_its_copy_until_it_is_older_than_the_resync(desk: Desk) -> None:
     _, key = await desk.operator()
     process = desk.another(postgres=Postgres(desk.postgres.dsn), resync_ms=600)

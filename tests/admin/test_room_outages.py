@@ -19,7 +19,6 @@ from app.infrastructure.valkey import Valkey
 from app.services.room_object import room_object
 from app.services.rooms import NotRecorded
 from tests.admin.conftest import House, Process
-from tests.admin.desk import Desk
 from tests.journal.house import until
 
 SHOP = RoomId("shop")
@@ -218,16 +217,3 @@ async def test_without_valkey_no_act_is_answered_as_done(house: House, process: 
             await act(blind)
         assert (caught.value.status, caught.value.code) == (503, "storage_unavailable"), name
     assert await journaled(house) == before
-
-
-@pytest.mark.req("ADM-283")
-async def test_without_postgres_operators_are_refused_once_their_copy_is_old(desk: Desk, no_postgres: Postgres) -> None:
-    _, key = await desk.operator()
-    assert await desk.may(key) == "ok"
-
-    desk.records._postgres = no_postgres
-    assert await desk.may(key) == "ok", "the copy was confirmed a moment ago"
-    desk.clock[0] += desk.resync_ms + 1
-
-    assert await desk.may(key) == "storage_unavailable"
-    assert await desk.may(desk.admin_key) == "ok"
