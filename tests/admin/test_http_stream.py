@@ -101,6 +101,21 @@ def test_it_sends_two_full_frames_and_then_deltas(owner: Caller, room: str) -> N
     assert fourth["ts"] > third["ts"]
 
 
+@pytest.mark.req("ADM-100")
+def test_it_numbers_its_frames_and_heeds_no_number_of_an_earlier_stream(owner: Caller, room: str) -> None:
+    with stream(owner, **{"Last-Event-ID": "99"}) as events:
+        seen = [events.next() for _ in range(3)]
+
+    assert [event and (event["event"], event["id"]) for event in seen] == [
+        ("stats", "1"),
+        ("stats", "2"),
+        ("stats", "3"),
+    ]
+    first = json.loads((seen[0] or {})["data"])
+    assert first["delta"] is False
+    assert room in [shown["id"] for shown in first["rooms"]]
+
+
 def test_a_change_through_any_worker_is_in_the_next_frames(owner: Caller, callers: Callers, room: str) -> None:
     with stream(owner) as events:
         events.frame()

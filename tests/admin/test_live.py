@@ -247,6 +247,7 @@ async def test_a_room_made_again_under_its_id_makes_a_full_frame(desk: Desk) -> 
     assert [(room["id"], room["generation"]) for room in frame["rooms"]] == [("b", 1), ("a", 2)]
 
 
+@pytest.mark.req("ADM-108")
 async def test_a_slow_reader_gets_the_newest_state_and_no_pile(desk: Desk) -> None:
     process = desk.process
     await process.make("shop")
