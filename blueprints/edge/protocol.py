@@ -22,7 +22,7 @@ from app.domain.inline.hosts import InlineHost
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
 from blueprints.edge.head import LINE_MAX_BYTES, Head
-from blueprints.edge.http import EdgeHttp
+from blueprints.edge.http import DRAIN_MAX_BYTES, EdgeHttp
 from blueprints.edge.inline.exchange import Exchange
 from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply, render
@@ -47,6 +47,7 @@ class EdgeProtocol(Deadlines):
         "_is_task_parked",
         "_peer",
         "_tls",
+        "_unwanted",
         "edge",
         "exchange",
         "peer_key",
@@ -66,6 +67,7 @@ class EdgeProtocol(Deadlines):
         self.exchange: Exchange | None = None
         """The request of this connection that is being forwarded."""
         self.was_reset = False
+        self._unwanted = 0
 
     # asyncio.Protocol
 
@@ -102,6 +104,9 @@ class EdgeProtocol(Deadlines):
         if self._parked and self._serve_fast(data):
             return
         if self._phase >= Phase.LINGER:
+            self._unwanted += len(data)
+            if self._unwanted > DRAIN_MAX_BYTES and self._phase is Phase.LINGER:
+                self.transport.pause_reading()
             return
         if self.exchange is not None and self.exchange.is_tunnel:
             self.exchange.on_client_data(data)

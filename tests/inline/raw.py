@@ -101,6 +101,7 @@ class Client:
                 found.body = self.rest()
         except (EOFError, ConnectionError):
             found.is_whole = False
+            found.body, self.buffer = found.body + self.buffer, b""
         return found
 
     def ask(self, head: str, body: bytes = b"") -> Answer:

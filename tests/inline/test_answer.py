@@ -135,7 +135,7 @@ def test_it_cuts_an_answer_that_the_origin_broke_off(front: Front, origin: Origi
     with front.connect() as client:
         answer = client.ask(GET)
         assert (answer.status, answer.is_whole) == (200, False)
-        assert b"part" in answer.body + client.buffer
+        assert b"part" in answer.body
 
 
 @pytest.mark.req("INL-136")

@@ -1,0 +1,186 @@
+"""Upgrades: joined sockets, half-closes, refusals before a socket to the origin is opened."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+
+import pytest
+
+from tests.inline.conftest import Front
+from tests.inline.origin import Origin, Talk, plain, saying
+
+UP = "GET /socket HTTP/1.1\nHost: {}\nConnection: keep-alive, Upgrade\nUpgrade: {}\nSec-WebSocket-Key: x\nOrigin: http://o"
+SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n"
+)
+
+
+def upgrade(host: str = "open.test", protocol: str = "websocket", extra: str = "") -> bytes:
+    return (UP.format(host, protocol) + extra).replace("\n", "\r\n").encode() + b"\r\n\r\n"
+
+
+async def echo(talk: Talk) -> None:
+    """Switch, greet at once, echo until the other side ends, then say goodbye."""
+    await talk.say(SWITCH + b"hello ")
+    while data := await talk.reader.read(65536):
+        await talk.say(data)
+    await talk.say(b"bye")
+    talk.writer.close()
+
+
+@pytest.mark.req("INL-148", "INL-151", "INL-153")
+@pytest.mark.parametrize("protocol", ["websocket", "WebSocket", "websocket, other"])
+def test_it_joins_the_two_sockets(front: Front, origin: Origin, protocol: str) -> None:
+    origin.script = echo
+    with front.connect() as client:
+        # The visitor's first bytes come with the handshake, the origin's with its answer.
+        client.send(upgrade(protocol=protocol, extra="\nCookie: a=1; qm_console=x") + b"early ")
+        head = client.head()
+        assert (head.status, head.header("upgrade"), head.header("sec-websocket-accept")) == (101, "websocket", "y")
+        assert client.exactly(12) == b"hello early "
+        for size in (1, 70_000, 1_000_000):
+            client.send(bytes(size))
+            assert client.exactly(size) == bytes(size)
+        client.socket.shutdown(socket.SHUT_WR)  # half-close: the origin may still speak
+        assert client.rest() == b"bye"
+    received = origin.heads[0].split(b"\r\n")
+    assert b"Upgrade: " + protocol.encode() in received
+    assert b"Connection: Upgrade" in received
+    assert {b"Sec-WebSocket-Key: x", b"Origin: http://o", b"Cookie: a=1", b"X-Forwarded-Host: open.test"} <= set(
+        received
+    )
+
+
+@pytest.mark.req("INL-153")
+def test_it_passes_the_end_of_the_origin_on(front: Front, origin: Origin) -> None:
+    heard: list[bytes] = []
+
+    async def script(talk: Talk) -> None:
+        await talk.say(SWITCH + b"last")
+        talk.writer.write_eof()
+        heard.append(await talk.reader.read())
+        talk.writer.close()
+
+    origin.script = script
+    with front.connect() as client:
+        client.send(upgrade())
+        assert client.head().status == 101
+        assert client.rest() == b"last"  # half-closed: this side may still speak
+        client.send(b"after")
+        client.socket.shutdown(socket.SHUT_WR)
+        while not heard:
+            pass
+    assert heard == [b"after"]
+
+
+@pytest.mark.req("INL-153")
+def test_it_passes_a_reset_on_in_both_directions(front: Front, origin: Origin) -> None:
+    ended: list[object] = []
+
+    async def script(talk: Talk) -> None:
+        await talk.say(SWITCH)
+        if talk.target == b"/socket":
+            try:
+                ended.append(await talk.reader.read())
+            except ConnectionError as error:
+                ended.append(error)
+        await talk.reader.read(1)
+
+    async def breaking(talk: Talk) -> None:
+        await talk.say(SWITCH)
+        await talk.reader.read(1)
+        sock = talk.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        talk.writer.transport.abort()
+
+    origin.script = script
+    client = front.connect()
+    client.send(upgrade())
+    client.until(b"\r\n\r\n")
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.socket.close()
+    while not ended:
+        pass
+    assert isinstance(ended[0], ConnectionResetError)
+
+    origin.script = breaking
+    with front.connect() as client:
+        client.send(upgrade())
+        client.until(b"\r\n\r\n")
+        client.send(b"x")
+        with pytest.raises(ConnectionResetError):
+            client.rest()
+
+
+@pytest.mark.req("INL-152")
+def test_it_passes_any_other_answer_to_a_handshake_as_it_is(front: Front, origin: Origin) -> None:
+    origin.script = saying(b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")
+    with front.connect() as client:
+        client.send(upgrade())
+        assert (client.answer().status, origin.connections > 0) == (403, True)
+        origin.script = plain
+        client.send(b"GET / HTTP/1.1\r\nHost: open.test\r\n\r\n")
+        assert client.answer().body == b"ok"
+
+
+@pytest.mark.req("INL-149", "INL-150", "INL-148", "INL-155")
+@pytest.mark.parametrize("target", ["/socket", "/x.js"])
+def test_it_lets_nobody_upgrade_who_waits(front: Front, origin: Origin, target: str) -> None:
+    before = origin.connections
+    with front.connect() as client:
+        client.send(
+            upgrade("shut.test", extra="\nAccept: text/html\nSec-Fetch-Mode: navigate").replace(
+                b"/socket", target.encode()
+            )
+        )
+        answer = client.answer()
+    said = json.loads(answer.body)
+    assert (answer.status, said["code"], said["reload"]) == (503, "queued", True)
+    assert (answer.header("x-qm-queued"), answer.header("retry-after")) == ("1", "5")
+    assert (origin.heads, origin.connections) == ([], before)
+
+
+@pytest.mark.req("INL-154")
+def test_it_upgrades_nothing_of_its_own(front: Front, origin: Origin) -> None:
+    for path in (b"/__qm/socket", b"/__qm/events", b"/__qm"):
+        with front.connect() as client:
+            client.send(upgrade().replace(b"/socket", path))
+            answer = client.answer()
+            assert (answer.status, json.loads(answer.body)["code"]) == (501, "upgrade_not_supported")
+    assert origin.heads == []
+
+
+@pytest.mark.req("INL-156")
+def test_it_opens_no_tunnel_of_http_2(front: Front, origin: Origin) -> None:
+    with front.connect() as client:
+        for protocol in ("h2c", "H2C", "h2c, H2c", "HTTP/2.0"):
+            client.send(upgrade(protocol=protocol, extra="\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"))
+            assert client.answer().body == b"ok"
+            lines = [line.partition(b":")[0].lower() for line in origin.heads[-1].split(b"\r\n")]
+            assert not {b"upgrade", b"connection", b"http2-settings"} & set(lines)
+        client.send(upgrade(protocol="h2c, websocket"))
+        assert client.answer().body == b"ok"
+    assert b"Upgrade: websocket" in origin.heads[-1].split(b"\r\n")
+
+
+@pytest.mark.req("INL-156", "INL-236")
+@pytest.mark.parametrize("named", [b"Upgrade: other\r\n", b"", b"Upgrade: websocket, h2c\r\n"])
+def test_it_believes_only_a_protocol_that_was_asked_for(front: Front, origin: Origin, named: bytes) -> None:
+    origin.script = saying(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" + named + b"\r\n")
+    with front.connect() as client:
+        client.send(upgrade())
+        answer = client.answer()
+    assert (answer.status, answer.header("x-qm-origin")) == (502, "bad_response")
+
+
+@pytest.mark.req("INL-157")
+def test_it_says_when_the_origin_cannot_be_reached_during_a_handshake(front: Front, origin: Origin) -> None:
+    origin.script = saying(b"", close=True)
+    with front.connect() as client:
+        client.send(upgrade(extra="\nAccept: text/html"))
+        answer = client.answer()
+        assert (answer.status, answer.header("x-qm-origin"), answer.header("connection")) == (502, "reset", "close")
+        assert json.loads(answer.body)["code"] == "origin_unreachable"
+        assert client.rest() == b""
