@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from sanic import Request
 
 from app.core.errors import Forbidden
-from app.domain.client_address import Client
+from app.domain.inline.hosts import PREFIX
 from app.services.access import QUERY_CREDENTIALS, Brought, csrf_required
 from app.services.sessions import SESSION_MS
 from blueprints.edge.reading import parse_cookies
@@ -67,19 +67,20 @@ def refuse_forgery(request: Request) -> None:
         raise Forbidden("Another site's page may not do this.", code="csrf_required")
 
 
-def session_cookie(value: str, client: Client, *, secure: bool | None) -> str:
+def session_cookie(value: str, request: Request, *, secure: bool | None) -> str:
     """The ``Set-Cookie`` of a sign-in; ``secure``: COOKIE_SECURE, None = as the request came (ADM-060)."""
-    return f"{COOKIE}={value}; Max-Age={SESSION_MS // 1000}{_flags(client, secure)}"
+    return f"{COOKIE}={value}; Max-Age={SESSION_MS // 1000}{_flags(request, secure)}"
 
 
-def cleared_cookie(client: Client, *, secure: bool | None) -> str:
+def cleared_cookie(request: Request, *, secure: bool | None) -> str:
     """The ``Set-Cookie`` that takes the session from the browser (ADM-069, ADM-074)."""
-    return f"{COOKIE}=; Max-Age=0{_flags(client, secure)}"
+    return f"{COOKIE}=; Max-Age=0{_flags(request, secure)}"
 
 
-def _flags(client: Client, secure: bool | None) -> str:
-    is_secure = client.scheme == "https" if secure is None else secure
-    return f"; Path={COOKIE_PATH}; HttpOnly; SameSite=Strict" + ("; Secure" if is_secure else "")
+def _flags(request: Request, secure: bool | None) -> str:
+    is_secure = request.ctx.client.scheme == "https" if secure is None else secure
+    prefix = PREFIX if request.ctx.inline is not None else ""
+    return f"; Path={prefix}{COOKIE_PATH}; HttpOnly; SameSite=Strict" + ("; Secure" if is_secure else "")
 
 
 def _joined(request: Request, name: str, *, glue: str = ", ") -> str | None:

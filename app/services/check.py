@@ -215,7 +215,7 @@ class CheckService:
 
     def _waiting_page(self, room: VisitorRoom, visitor: Visitor, url: str | None) -> str:
         page = room.waiting_page(self._rooms.public_base or visitor.client.base, url)
-        if not visitor.is_vouched:
+        if not visitor.is_vouched or room.room.config.is_inline:
             return page
         _, loose = fingerprints(room.digests, visitor.client, visitor.agent)
         return f"{page}{'&' if '?' in page else '?'}qm_from={self._froms.sign(room.id, loose, wall_ms())}"

@@ -14,7 +14,6 @@ from app.core.clock import wall_ms
 from app.core.errors import Forbidden, RateLimited, StorageUnavailable, Unavailable
 from app.core.ids import RoomId
 from app.domain.from_tokens import FromTokens
-from app.domain.origins import with_token
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
@@ -131,7 +130,7 @@ class JoinService:
             issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
         reason = REASONS[answer.reason] if answer.reason is not Reason.NONE else ""
         extra = f'{_CREATED[answer.code]}{reason},"token":"{issued.token}"'.encode()
-        location = with_token(destination, issued.token) if needs_location(view) else ""
+        location = room.tokened(destination, issued.token) if needs_location(view) else ""
         body = state_json(room, view, generation=answer.generation, location=location, extra=extra)
         return VisitorAnswer(body, issued.cookies)
 

@@ -18,7 +18,6 @@ import structlog
 
 from app.core.clock import mono, wall_ms
 from app.core.errors import NoRoom, StorageUnavailable
-from app.domain.origins import with_token
 from app.domain.room import RoomState
 from app.infrastructure.engine import MAX_BATCH, Engine
 from app.infrastructure.engine_errors import StaleRoom
@@ -233,7 +232,7 @@ class Streams:
             return b""
         stream.has_number = True
         token = self._issuer.token(room.id, (stream.generation, view.ticket))
-        stream.location = with_token(stream.location, token)
+        stream.location = room.tokened(stream.location, token)
         return b',"token":"%b"' % token.encode()
 
     async def _renew_room(self, watch: _Watch) -> None:

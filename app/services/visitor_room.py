@@ -129,8 +129,11 @@ class VisitorRoom:
     def waiting_page(self, base: str, url: str | None) -> str:
         """Absolute address of the waiting page, with ``qm_return`` when the return policy covers ``url``.
 
-        ``base``: ``scheme://host`` by which visitors reach this server (VIS-126).
+        ``base``: ``scheme://host`` by which visitors reach this server (VIS-126). An inline room's page is at the
+        site's own URLs (PAG-017).
         """
+        if self.room.config.is_inline:
+            return self.destination(url)
         return f"{base}/w/{self.id}{self._judge(url)[1]}" if url else f"{base}/w/{self.id}"
 
     def accepted_return(self, url: str) -> str | None:
@@ -143,7 +146,11 @@ class VisitorRoom:
 
     def destination_with_token(self, return_url: str | None, token: str) -> str:
         """``destination`` with ``qm_token`` in its query."""
-        return with_token(self.destination(return_url), token)
+        return self.tokened(self.destination(return_url), token)
+
+    def tokened(self, url: str, token: str) -> str:
+        """``url`` with ``qm_token``; of an inline room as it is, since no token stands in a URL there (INL-214)."""
+        return url if self.room.config.is_inline else with_token(url, token)
 
     def _judge(self, url: str) -> tuple[str | None, str]:
         """The accepted form of a return URL, and the query that takes it to the waiting page."""

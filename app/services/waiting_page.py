@@ -14,12 +14,11 @@ from html import escape
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.domain.inline.hosts import PREFIX
 from app.domain.room import Room
 from app.services.assets import Assets, bare_lines, compress, content_hash
 
 _MEMO: Final = "waiting_page"
-PREFIX: Final = "/__qm"
-"""What every path of the queue begins with on an inline host."""
 _ORIGIN: Final = re.compile(r"https?://(?:\*\.)?[A-Za-z0-9_.-]+(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::\d{1,5})?")
 
 

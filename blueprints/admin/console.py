@@ -18,6 +18,7 @@ from sanic import Blueprint, HTTPResponse, Request
 
 from app.core.errors import NotFound
 from app.domain.budget import Budget
+from app.domain.inline.hosts import PREFIX
 from app.services.module_tree import ModuleTree, TreeFile, load_tree, pack
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints.edge.request import is_navigation
@@ -46,8 +47,11 @@ class ConsoleSite:
 
 
 @cache
-def console_site() -> ConsoleSite:
-    """Read, hash and compress the console; the same object for every call."""
+def console_site(prefix: str = "") -> ConsoleSite:
+    """Read, hash and compress the console; the same object for every call.
+
+    ``prefix``: what its addresses begin with on an inline host (INL-059).
+    """
     tree = load_tree(
         {
             "console": [p for p in (ROOT / "static/console").iterdir() if p.suffix != ".html"],
@@ -55,9 +59,8 @@ def console_site() -> ConsoleSite:
             "locales": list((ROOT / "locales").glob("console.*.json")),
         }
     )
-    text = (
-        (ROOT / "static/console/console.html").read_text("utf-8").replace("{{base}}", f"/assets/console/{tree.digest}")
-    )
+    base = f"{prefix}/assets/console/{tree.digest}"
+    text = (ROOT / "static/console/console.html").read_text("utf-8").replace("{{base}}", base)
     body = text.encode()
     etag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
     return ConsoleSite(page=pack(body, HTML), etag=etag, policy=policy_for(text), tree=tree)
@@ -88,7 +91,7 @@ async def page(request: Request) -> HTTPResponse:
     limits, refusal = _spend(request)
     if refusal:
         return refusal
-    site = console_site()
+    site = console_site(PREFIX if request.ctx.inline is not None else "")
     headers = {
         "Content-Security-Policy": site.policy,
         "Referrer-Policy": "no-referrer",

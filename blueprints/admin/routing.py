@@ -141,7 +141,7 @@ class Router:
             return await qm.access.authenticate(brought_by(request, query, takes_ticket=is_stream))
         except NoCredential as refusal:
             if refusal.cookie_failed:
-                cookie = cleared_cookie(request.ctx.client, secure=qm.settings.cookie_secure)
+                cookie = cleared_cookie(request, secure=qm.settings.cookie_secure)
                 refusal.headers["Set-Cookie"] = cookie
             raise
         except CredentialInQuery:

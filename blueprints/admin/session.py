@@ -38,7 +38,7 @@ async def sign_in(request: Request, qm: AppContext) -> HTTPResponse:
         "operatorId": session.operator_id or None,
         "expiresAt": session.expires_at,
     }
-    return reply(body, headers={"Set-Cookie": session_cookie(value, client, secure=qm.settings.cookie_secure)})
+    return reply(body, headers={"Set-Cookie": session_cookie(value, request, secure=qm.settings.cookie_secure)})
 
 
 async def sign_out(request: Request, qm: AppContext) -> HTTPResponse:
@@ -53,7 +53,7 @@ async def sign_out(request: Request, qm: AppContext) -> HTTPResponse:
         await qm.rooms.send_hint("signout", session.session_id)
         log.info("session_deleted", actor=session.name, address=client.address)
         await qm.audit_trail.note(acting(session, request, qm), "session.delete")
-    return reply({"ok": True}, headers={"Set-Cookie": cleared_cookie(client, secure=qm.settings.cookie_secure)})
+    return reply({"ok": True}, headers={"Set-Cookie": cleared_cookie(request, secure=qm.settings.cookie_secure)})
 
 
 async def make_ticket(call: Call) -> HTTPResponse:

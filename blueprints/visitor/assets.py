@@ -14,7 +14,7 @@ from sanic.response import empty, text
 
 from app.core.errors import NotFound
 from app.services.asset_share import AssetShare
-from app.services.assets import Asset, Assets
+from app.services.assets import Asset, Assets, WholePage
 from app.services.module_tree import accepts_gzip
 from blueprints.etags import is_known
 
@@ -36,9 +36,17 @@ async def font(request: Request, name: str) -> HTTPResponse:
     return send(request, assets.fonts.get(name), WEEK)
 
 
+async def origin_down(request: Request) -> HTTPResponse:
+    """What the inline proxy shows when a site does not answer, to be looked at (PAG-178)."""
+    return _whole(request, request.app.ctx.qm.assets.origin_down[0])
+
+
 async def offline(request: Request) -> HTTPResponse:
     """The page that a CDN keeps for the time when no instance answers (VIS-109, PAG-170)."""
-    page = request.app.ctx.qm.assets.offline
+    return _whole(request, request.app.ctx.qm.assets.offline)
+
+
+def _whole(request: Request, page: WholePage) -> HTTPResponse:
     headers = {
         "Content-Security-Policy": page.csp,
         "Cache-Control": "no-cache",
@@ -85,6 +93,7 @@ for _path, _handler in (
     ("/assets/<name:str>", asset),
     ("/fonts/<name:str>", font),
     ("/offline.html", offline),
+    ("/origin-down.html", origin_down),
     ("/favicon.ico", favicon),
     ("/robots.txt", robots),
 ):

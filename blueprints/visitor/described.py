@@ -145,6 +145,10 @@ OPERATIONS: Final[Operations] = {
         "The page that a CDN keeps for the time when no instance answers",
         {200: Answer("The page", {HTML: TEXT}), 304: Answer("It has not changed")}, tag=PAGES,
     ),
+    ("GET", "/origin-down.html"): Operation(
+        "What visitors of an inline room see when its site does not answer",
+        {200: Answer("The page", {HTML: TEXT}), 304: Answer("It has not changed")}, tag=PAGES,
+    ),
     ("GET", "/robots.txt"): _asset("Nothing here is for a search engine", "text/plain"),
     ("GET", "/favicon.ico"): Operation("No icon: pages name their own", {204: Answer("Nothing")}, tag=PAGES),
     ("GET", "/healthz"): Operation(

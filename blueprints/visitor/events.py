@@ -99,7 +99,9 @@ def _as_hot(request: Request) -> HotRequest:
     query = request.raw_url.partition(b"?")[2].partition(b"#")[0]
     ctx = request.ctx
     reading = Reading(Fields(headers, None, 1), ctx.client)
-    return HotRequest(request.method, request.path, query, reading, b"", ctx.request_id)
+    hot = HotRequest(request.method, request.path, query, reading, b"", ctx.request_id)
+    hot.inline = ctx.inline
+    return hot
 
 
 async def close_streams(app: Sanic[Any, Any]) -> None:

@@ -24,6 +24,7 @@ from blueprints.visitor.request_reading import (
     is_own_origin,
     missing_room,
     refuse_navigation,
+    refuse_other_host,
     refuse_other_sites,
     room_in_query,
     texts_of,
@@ -79,6 +80,8 @@ class CheckRoute:
         room = rooms.peek(room_id) if room_id else None
         origin = request.headers.get(b"origin")
         try:
+            if request.inline is not None:
+                refuse_other_host(request.inline, room_id)
             if not budget.allowed:
                 self._visitor.counts.count(Counted.RATE_LIMITED_CHECKS, room.id if room else None)
                 raise RateLimited("Too many checks")
@@ -111,6 +114,7 @@ class CheckRoute:
     async def preflight(self, request: HotRequest) -> HotReply:
         """``OPTIONS`` (VIS-065): not limited, so it asks no store; a room unknown to this process is refused."""
         room_id, origin = room_in_query(request.query), request.headers.get(b"origin")
+        refuse_other_host(request.inline, room_id)
         room = self._visitor.rooms.peek(room_id) if room_id else None
         if room is None or origin is None or not room.allows_tag(origin):
             raise _origin_not_allowed()

@@ -41,8 +41,12 @@ async def waiting(request: Request, room: str) -> HTTPResponse:
         found = await _room(qm, room)
     except StorageUnavailable as error:
         return _refused(request, error, SmallPage.RETRY, limits, retry_after_sec=RETRY_SEC)
-    if found is None:
+    inline = request.ctx.inline
+    if found is None or (inline is not None and found.id not in inline.ids):
         return _refused(request, NoRoom(), SmallPage.NO_ROOM, limits)
+    if found.config.is_inline:  # its waiting page is at the site's own URLs (PAG-100)
+        place = "/" if inline is not None else found.config.target_url
+        return HTTPResponse(status=302, headers={"Location": place, "Cache-Control": "no-store", **limits})
     return _send(request, qm.waiting_page.render(found), limits)
 
 

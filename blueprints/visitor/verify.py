@@ -10,7 +10,7 @@ from blueprints.edge.hot import HotHandler
 from blueprints.edge.reply import HotReply, json_reply
 from blueprints.edge.request import HotRequest
 from blueprints.query_keys import tell_of_query_credential
-from blueprints.visitor.request_reading import missing_room, room_in_query
+from blueprints.visitor.request_reading import missing_room, refuse_other_host, room_in_query
 
 if TYPE_CHECKING:
     from app.context import AppContext
@@ -35,6 +35,7 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
         room_id = room_in_query(query)
         if room_id is None:
             raise missing_room()
+        refuse_other_host(request.inline, room_id)
         answer = await ctx.visitor.verify.verify(holder, room_id, query.get("origin"), query.get("url"))
         return json_reply(answer)
 

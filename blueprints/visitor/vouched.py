@@ -20,7 +20,7 @@ from app.services.visitor_proof import Visitor
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.query_keys import tell_of_query_credential
-from blueprints.visitor.request_reading import missing_room, room_in_query, texts_of
+from blueprints.visitor.request_reading import missing_room, refuse_other_host, room_in_query, texts_of
 
 if TYPE_CHECKING:
     from app.context import AppContext
@@ -56,6 +56,7 @@ class VouchedCheck:
         """Answer the check of the visitor that the caller names."""
         room_id = room_in_query(request.query)
         await self._judge(request, room_id)
+        refuse_other_host(request.inline, room_id)
         # A call that names nobody charges nobody; its answer tells what the caller himself would have left.
         request.budget = self._limiter.peek(_BUDGET, request.client.key, self._limit)._replace(allowed=True)
         sent = _sent(request)

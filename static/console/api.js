@@ -1,6 +1,7 @@
 /** The admin API as this page speaks it: same origin, session cookie, CSRF header on every write (ADM-076). */
 
-const BASE = "/api/admin";
+// Below /__qm on a customer's host (INL-059).
+const BASE = `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/api/admin`;
 
 /** Longest time a used control may stay under way (CON-045). */
 const TIMEOUT_MS = 10_000;

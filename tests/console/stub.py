@@ -107,6 +107,7 @@ async def _refused(_: Request, error: QmError) -> response.HTTPResponse:
 @app.on_request
 async def _credential(request: Request) -> response.HTTPResponse | None:
     request.ctx.client = SimpleNamespace(key=b"stub")
+    request.ctx.inline = None
     if not request.path.startswith("/api/admin") or request.path == "/api/admin/session":
         return None
     state.asked.append(f"{request.method} {request.path}")

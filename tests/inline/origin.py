@@ -65,7 +65,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 async def plain(talk: Talk) -> None:
     """Read all, say ok."""
     await talk.body()
-    await talk.say(OK)
+    await talk.say(OK[:-2] if talk.method == b"HEAD" else OK)
 
 
 def saying(*parts: bytes, close: bool = False) -> Script:

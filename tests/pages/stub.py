@@ -120,6 +120,7 @@ def build() -> Sanic[Any, Any]:
     @app.on_request
     async def client(request: Request) -> None:
         request.ctx.client = SimpleNamespace(key=b"\x7f\0\0\1")
+        request.ctx.inline = None
 
     def canned(answer: dict[str, Any]) -> HTTPResponse:
         body = json.dumps(answer.get("body", {}))

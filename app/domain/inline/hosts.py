@@ -13,6 +13,8 @@ from app.domain.net_ranges import address_text, pack_address
 from app.domain.origins import Origin, parse_origin, parse_web_url
 from app.domain.room import Room
 
+PREFIX: Final = "/__qm"
+"""What every path of the queue begins with on an inline host."""
 _KNOWN_MAX: Final = 1024
 
 

@@ -18,8 +18,8 @@ from app.domain.room import RoomConfig
 
 MAX_CHARS: Final = 512
 _FORM: Final = re.compile(r"(https?)://([^/?#@\\\s]+)/?", re.IGNORECASE | re.ASCII)
-_NUMERIC: Final = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+)){0,3}\.?")
-"""What a resolver may read as an IPv4 address: decimal, octal, hexadecimal, short (INL-031)."""
+_NUMERIC: Final = re.compile(r"(?:.*\.)?(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
+"""What ends in a number may be read as an IPv4 address: decimal, octal, hexadecimal, short (INL-031)."""
 
 
 def proxy_origin(value: Any) -> str | None:
@@ -35,10 +35,9 @@ def proxy_origin(value: Any) -> str | None:
     if match is None:
         raise ValueError("must be scheme, host and port only")
     scheme, place = match.groups()
-    host, colon, port = (place, "", "") if place.endswith("]") else place.rpartition(":")
-    if not colon:
-        host = place
-    elif not port:
+    has_port = ":" in place.rpartition("]")[2]
+    host, port = place.rsplit(":", 1) if has_port else (place, "")
+    if has_port and not port:
         raise ValueError("has a colon without a port")
     canonical = _canonical(host)
     origin = parse_origin(f"{scheme}://{canonical}" + (f":{port}" if port else ""))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.domain.inline.failures import Failure
 from app.domain.origins import parse_origin
-from app.services.inline_gate import Closed, Queued
+from app.services.inline_gate import Closed, Forward, Queued
 from app.services.inline_pages import InlinePages
 from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_room import VisitorRoom
@@ -76,14 +76,18 @@ class InlineAnswers:
             return HotReply(error.status, page.body, (), [retry, *page.headers], PAGE_TYPE)
         return HotReply(error.status, dump({**error.body(), "roomId": closed.room_id}), (), [retry])
 
-    def origin_failed(self, failure: Failure, room_id: str, head: Head, *, shows_page: bool) -> HotReply:
-        """502 or 504 in the origin's place (INL-169 … INL-175)."""
+    def origin_failed(self, failure: Failure, decision: Forward, head: Head, *, shows_page: bool) -> HotReply:
+        """502 or 504 in the origin's place (INL-169 … INL-175).
+
+        The door key of an admission that this request has made comes with it, or the visitor would lose it (INL-173).
+        """
+        room_id, cookies = decision.room_id, decision.cookies
         headers: Headers = [_retry(ORIGIN_RETRY_SEC), (b"X-QM-Origin", failure.value.encode()), EXPOSED]
         if shows_page:
             page = self._pages.origin_down(is_get=head.method in ("GET", "HEAD"))
-            return HotReply(failure.status, page.body, (), [*headers, *page.headers], PAGE_TYPE)
+            return HotReply(failure.status, page.body, cookies, [*headers, *page.headers], PAGE_TYPE)
         body = {"error": failure.sentence, "code": failure.code, "roomId": room_id, "origin": failure.value}
-        return HotReply(failure.status, dump(body), (), headers, JSON_TYPE)
+        return HotReply(failure.status, dump(body), cookies, headers, JSON_TYPE)
 
 
 def _retry(seconds: int) -> tuple[bytes, bytes]:

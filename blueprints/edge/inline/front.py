@@ -72,6 +72,7 @@ class InlineFront:
             await self._serve_own(http, head, client)
             return
         if head.path.startswith(_ADMIN) and self._edge_gate.hosts.keeps_admin(client.host):
+            http.inline = None
             await http.serve_own(head, client)
             return
         if http.protocol.standing is Standing.SURPLUS:
@@ -167,7 +168,7 @@ class InlineFront:
                 http.stage = Stage.IDLE
             return
         shows_page = bool(http.is_page) and not is_upgrade
-        reply = self._answers.origin_failed(error.failure, decision.room_id, head, shows_page=shows_page)
+        reply = self._answers.origin_failed(error.failure, decision, head, shows_page=shows_page)
         if is_upgrade or http.request_body is not None:
             http.keep_alive = False
         await http.answer_late(reply)

@@ -1,0 +1,156 @@
+"""The gate is not passed by spelling: whatever reaches an app ungated is a media file to that app too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+import pytest
+
+from app.domain.inline.requests import MEDIA
+from tests.inline.conftest import Front
+from tests.inline.origin import Origin
+from tests.inline.people import Visitor
+from tests.inline.readers import node, wsgi
+
+PLAIN = [
+    "/x.js", "/X.JS", "/a/b/c.CsS", "/x.js?a=/checkout", "/a-b_c~d.woff2", "/x.min.js", "/a.php.js", "/v1.2/x.mjs",
+    "/@scope/x.css", "/a=b/x.png", "/a,b/x.svg", "/(x)/x.ico", "/a:b/x.mp4", "/x.map", "/a!/x.avif",
+]  # fmt: skip
+GATED = [
+    # other extensions, and none
+    "/", "/x", "/x.json", "/x.txt", "/x.xml", "/x.wasm", "/x.pdf", "/x.html", "/x.m3u8", "/x.jsx", "/x.js/", "/x.js.",
+    "/x.js~", "/js", "/.", "/x.", "/x.js/y", "/x.jpgx",
+    # parameters
+    "/checkout;.js", "/checkout;x.js", "/;/x.js", "/a;b/x.js", "/x.js;a=b", "/checkout;a/x.js", "/checkout;/x.js",
+    # escapes
+    "/checkout%3b.js", "/checkout%3B.js", "/checkout%2f..%2fx.js", "/x%2ejs", "/%2e%2e/x.js", "/%2e/x.js", "/x%20y.js",
+    "/checkout%00.js", "/checkout%0a.js", "/checkout%23.js", "/checkout%3f.js", "/checkout%5c..%5cx.js",
+    "/%63heckout/x.js%", "/checkout%252f.js", "/x.j%73", "/%zz.js", "/x.js%00", "/checkout%2f.js",
+    # dot segments and slashes
+    "/../x.js", "/a/../x.js", "/./x.js", "/a/./x.js", "/a/..", "//x.js", "/a//x.js", "///x.js", "/checkout/.././x.js",
+    "/checkout//x.js", "/.../x.js/..", "/a./x.js", "/a../x.js", "/..;/x.js", "/a/..;/x.js",
+    # backslashes
+    "/checkout\\x.js", "/\\x.js", "/checkout\\..\\x.js", "/checkout/..\\x.js", "\\x.js".join(("/", "")),
+    # what readers of URLs rewrite
+    '/checkout".js', "/checkout<.js", "/checkout>.js", "/checkout`.js", "/checkout{.js", "/checkout}.js",
+    "/checkout|.js", "/checkout^.js", "/caf\xe9.js", "/\xe0\xb8\x81.js", "/checkout[.js", "/checkout].js",
+    # scripts before the end
+    "/index.php/checkout/x.js", "/INDEX.PHP/x.js", "/a.phtml/x.js", "/a.asp/x.js", "/a.aspx/x.js", "/a.ashx/x.js",
+    "/a.jsp/x.js", "/a.jspx/x.js", "/a.do/x.js", "/a.cgi/x.js", "/a.pl/x.js", "/a.cfm/x.js", "/x/a.php/b/c.css",
+    # too long to be true, and case
+    "/checkout/" + "a" * 3000 + "/..%2f.js", "/checkout.JS%20", "/CHECKOUT;.JS",
+]  # fmt: skip
+DEVIATIONS = [
+    {"Sec-Fetch-Dest": "document"}, {"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Dest": "object"},
+    {"Sec-Fetch-Dest": "embed"}, {"Sec-Fetch-Dest": "frame"}, {"Upgrade": "websocket", "Connection": "Upgrade"},
+    {"X-Original-URL": "/checkout"}, {"X-Rewrite-URL": "/checkout"}, {"X-Original-URI": "/checkout"},
+    {"X-Forwarded-URI": "/checkout"}, {"X-Forwarded-Path": "/checkout"}, {"X-Request-URI": "/checkout"},
+    {"X-Envoy-Original-Path": "/checkout"}, {"X-HTTP-Method-Override": "POST"}, {"X-HTTP-Method": "POST"},
+    {"X-Method-Override": "POST"}, {"X_Original_URL": "/checkout"}, {"x_http_method_override": "POST"},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def doors(the_front: Front) -> Iterator[list[Visitor]]:
+    """A visitor without a ticket in front of each app, whose rooms let nobody in."""
+    with node() as first, wsgi() as second:
+        made = []
+        for room, origin in (("noded", first), ("wsgied", second)):
+            the_front.room(room, rate=0, proxyOrigin=origin)
+            made.append(Visitor(the_front, room))
+        yield made
+        for visitor in made:
+            visitor.close()
+
+
+def took(answer) -> tuple[str, str]:  # type: ignore[no-untyped-def]
+    """Path and method as the app took them."""
+    path, _, method = (answer.header("x-took") or "").partition(" ")
+    return unquote(path, "latin-1"), method
+
+
+def is_a_file(path: str) -> bool:
+    """A media file to every reader, below nothing that runs."""
+    is_media = path.rpartition(".")[2].lower().encode() in MEDIA
+    return is_media and ";" not in path and re.search(r"\.(php|jsp|asp|cgi)/|checkout", path, re.IGNORECASE) is None
+
+
+@pytest.mark.req("INL-088", "INL-089", "INL-090", "INL-091", "INL-092", "INL-094", "INL-098")
+def test_it_lets_plain_media_files_pass_and_nothing_that_only_looks_like_one(doors: list[Visitor]) -> None:
+    assert len(PLAIN) + len(GATED) > 100
+    for visitor in doors:
+        for target in PLAIN:
+            answer = visitor.ask("GET", target)
+            assert answer.status == 200, (visitor.room, target)
+            assert is_a_file(took(answer)[0]), (visitor.room, target, took(answer))
+            assert visitor.ask("HEAD", target).status == 200
+        for target in GATED:
+            for method in ("GET", "HEAD"):
+                answer = visitor.ask(method, target)
+                assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), (visitor.room, method, target)
+
+
+@pytest.mark.req("INL-090", "INL-095", "INL-054")
+def test_it_gates_every_other_method_and_path(doors: list[Visitor]) -> None:
+    for visitor in doors:
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH", "get", "PROPFIND"):
+            assert visitor.ask(method, "/x.js").status == 503, method
+        for target in (
+            "/api/checkout",
+            "/api/stock",
+            "/feed.json",
+            "/healthz",
+            "/__QM/api/join",
+            "/__qmx",
+            "/%5F%5Fqm/",
+        ):
+            assert visitor.ask("GET", target).status == 503, target
+        assert visitor.ask("OPTIONS", "*").status == 503
+
+
+@pytest.mark.req("INL-093", "INL-148", "INL-233")
+def test_it_gates_a_media_file_that_is_shown_as_a_page_or_taken_for_another(doors: list[Visitor]) -> None:
+    for visitor in doors:
+        for headers in DEVIATIONS:
+            answer = visitor.ask("GET", "/x.js", **headers)
+            assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), headers
+        for dest in ("script", "image", "empty", ""):
+            assert visitor.ask("GET", "/x.js", **{"Sec-Fetch-Dest": dest}).status == 200
+
+
+@pytest.mark.req("INL-233")
+def test_it_lets_no_override_out_of_the_rules(front: Front, origin: Origin) -> None:
+    front.room("ruled", rate=0, rules=[{"action": "protect", "pattern": "/checkout*"}])
+    visitor = Visitor(front, "ruled")
+    assert visitor.ask("GET", "/free").status == 200
+    for headers in DEVIATIONS[6:]:
+        answer = visitor.ask("GET", "/free", **headers)
+        assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), headers
+    front.room("ruled", state="bypass")
+    assert visitor.ask("GET", "/free", **{"X-Original-URL": "/checkout", "X_Original_URL": "/x"}).status == 200
+    lines = origin.heads[-1].split(b"\r\n")
+    assert b"X-Original-URL: /checkout" in lines
+    assert not any(line.startswith(b"X_Original") for line in lines)
+    visitor.close()
+
+
+@pytest.mark.req("INL-092", "INL-047")
+def test_it_covers_a_protected_page_however_it_is_spelled(front: Front, doors: list[Visitor]) -> None:
+    """Where only /checkout is protected, no spelling of it reaches an app that takes it for /checkout."""
+    spellings = [
+        "/checkout", "/checkout/", "/checkout?x", "/%63heckout", "/checkou%74/x", "//checkout", "/./checkout",
+        "/a/../checkout", "/a/%2e%2e/checkout", "/a/..%2fcheckout", "/checkout;a=b", "/checkout%3bx", "/\\checkout",
+        "/a\\..\\checkout", "/%2fcheckout", "/CHECKOUT", "/checkout.", "/checkout%20", "/checkout%00", "/.//checkout",
+        "/a;/../checkout", "/%2563heckout", "/checkout#x", "/checkout%09",
+    ]  # fmt: skip
+    for visitor in doors:
+        front.admin("POST", "rooms", {"id": visitor.room, "rules": [{"action": "protect", "pattern": "/checkout*"}]})
+        assert visitor.ask("GET", "/else").status == 200
+        for target in spellings:
+            answer = visitor.ask("GET", target)
+            reached = answer.status == 200
+            path = took(answer)[0].lower() if reached else ""
+            assert not reached or not path.startswith(("/checkout", "//checkout")), (visitor.room, target, path)
+        front.admin("POST", "rooms", {"id": visitor.room, "rules": []})

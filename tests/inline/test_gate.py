@@ -1,0 +1,232 @@
+"""One decision per request: page or call, queued, admitted at the same URL, sent back when it is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.inline.conftest import Front
+from tests.inline.origin import Origin, saying
+from tests.inline.people import Visitor
+
+
+@pytest.fixture
+def visitor(front: Front) -> Iterator[Visitor]:
+    """Of room ``fast``, which lets everybody in at once."""
+    front.room("fast", rate=6000, queueMaxPerIp=None, tagOrigins=["https://tag.test"])
+    made = Visitor(front, "fast")
+    yield made
+    made.close()
+
+
+@pytest.mark.req("INL-099", "INL-100", "INL-101", "INL-102", "INL-103", "INL-104", "INL-106")
+@pytest.mark.parametrize(("headers", "is_page"), [
+    ({"Sec-Fetch-Mode": "navigate"}, True),
+    ({"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "empty"}, True),
+    ({"Sec-Fetch-Dest": "document"}, True),
+    ({"Sec-Fetch-Dest": "iframe", "Accept": "*/*"}, True),
+    ({"Sec-Fetch-Dest": "object"}, True),
+    ({"Sec-Fetch-Dest": "embed"}, True),
+    ({"Sec-Fetch-Dest": "frame"}, True),
+    ({"Accept": "text/html"}, True),
+    ({"Accept": "application/xhtml+xml, TEXT/HTML;q=0.9"}, True),
+    ({"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}, True),
+    ({"Accept": "text/html", "Sec-Fetch-Mode": "cors"}, False),
+    ({"Accept": "text/html", "Sec-Fetch-Mode": "same-origin"}, False),
+    ({"Accept": "text/html", "Sec-Fetch-Mode": "no-cors"}, False),
+    ({"Accept": "text/html", "Sec-Fetch-Dest": "image"}, False),
+    ({"Accept": "*/*"}, False),
+    ({}, False),
+])  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_it_tells_a_page_from_a_call(front: Front, method: str, headers: dict[str, str], is_page: bool) -> None:
+    with front.connect() as client:
+        lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
+        answer = client.ask(f"{method} /where?i=was HTTP/1.1\nHost: shut.test\n{lines}")
+
+    assert answer.status == 503
+    assert answer.header("x-qm-queued") == "1"
+    if is_page:
+        assert answer.header("content-type") == "text/html; charset=utf-8"
+        assert b'data-room="shut"' in answer.body
+        assert (b'data-inline="get"' in answer.body) is (method == "GET")
+    else:
+        assert (answer.header("content-type") or "").startswith("application/json")
+        said = json.loads(answer.body)
+        assert said.pop("error")
+        assert said == {"code": "queued", "roomId": "shut", "reason": "new", "reload": True}
+
+
+@pytest.mark.req("INL-107", "INL-108", "INL-111", "INL-113", "INL-237")
+def test_it_marks_a_queued_answer_so_that_nobody_keeps_it(front: Front) -> None:
+    visitor = Visitor(front, "shut")
+    conditional = {"If-None-Match": "*", "If-Modified-Since": "Wed, 21 Oct 2099 07:28:00 GMT"}
+    page, call = visitor.page(**conditional), visitor.call(**conditional)
+    bare = visitor.ask("HEAD", "/", Accept="text/html")
+
+    for answer, retry in ((page, "30"), (call, "5"), (bare, "30")):
+        assert (answer.status, answer.header("cache-control"), answer.header("retry-after")) == (503, "no-store", retry)
+        assert answer.header("etag") is None
+        assert answer.header("access-control-expose-headers") == "X-QM-Queued, X-QM-Origin, Retry-After"
+        assert answer.header("strict-transport-security") is None
+        assert answer.header("clear-site-data") is None
+    assert (bare.body, bare.header("content-length")) == (b"", str(len(page.body)))
+    assert "frame-ancestors" in (page.header("content-security-policy") or "")
+    assert page.header("x-content-type-options") == "nosniff"
+    visitor.close()
+
+
+@pytest.mark.req("INL-108")
+@pytest.mark.parametrize(("origin", "is_allowed"), [
+    ("http://fast.test", True), ("https://tag.test", True), ("https://evil.test", False), ("null", False),
+])  # fmt: skip
+def test_it_lets_pages_of_the_rooms_own_origins_read_the_refusal(
+    visitor: Visitor, origin: str, is_allowed: bool
+) -> None:
+    answer = visitor.call(Origin=origin)
+
+    assert answer.header("access-control-allow-origin") == (origin if is_allowed else None)
+    assert answer.header("access-control-allow-credentials") == ("true" if is_allowed else None)
+    assert answer.header("vary") == ("Origin" if is_allowed else None)
+
+
+@pytest.mark.req("INL-077", "INL-080", "INL-082", "INL-083", "INL-211", "INL-213", "INL-214", "INL-057")
+def test_it_lets_a_visitor_in_at_the_url_that_he_asked_for(front: Front, origin: Origin, visitor: Visitor) -> None:
+    origin.script = saying(
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: app=1\r\nCache-Control: max-age=9\r\nContent-Length: 3\r\n\r\napp"
+    )
+    refused = visitor.page("/deep?x=1")
+    assert (refused.status, visitor.jar, origin.heads) == (503, {}, [])
+    joined = visitor.join()
+    assert joined["token"]
+    assert set(visitor.jar) == {"qm_fast", "qms_fast"}
+    state = visitor.wait_for_turn()
+    assert joined["token"] not in state["location"]
+    assert "qm_token" not in state["location"]
+
+    admitted = visitor.page("/deep?x=1")
+
+    assert (admitted.status, admitted.body) == (200, b"app")
+    app_cookie, door = admitted.values("set-cookie")
+    assert app_cookie == "app=1"
+    assert door.startswith("qm_dk_fast=")
+    assert door.endswith("; Path=/; Max-Age=14400; HttpOnly; SameSite=Lax")
+    assert admitted.values("cache-control") == ["private, no-cache"]  # INL-140
+    again = visitor.call()
+    assert (again.status, again.values("set-cookie"), again.values("cache-control")) == (200, ["app=1"], ["max-age=9"])
+    cookies = next(line for line in origin.heads[-1].split(b"\r\n") if line.startswith(b"Cookie: "))
+    assert b"qm_fast=" in cookies
+
+
+@pytest.mark.req("INL-140")
+@pytest.mark.parametrize("caching", ["private, max-age=60", "No-Store"])
+def test_it_leaves_caching_alone_that_no_cdn_would_do(
+    front: Front, origin: Origin, visitor: Visitor, caching: str
+) -> None:
+    origin.script = saying(b"HTTP/1.1 200 OK\r\nCache-Control: " + caching.encode() + b"\r\nContent-Length: 0\r\n\r\n")
+    visitor.wait_for_turn()
+    answer = visitor.page()
+    assert len(answer.values("set-cookie")) == 1
+    assert answer.values("cache-control") == [caching]
+
+
+@pytest.mark.req("INL-076")
+def test_it_reads_no_credential_from_the_url(front: Front, origin: Origin, visitor: Visitor) -> None:
+    visitor.wait_for_turn()
+    token = visitor.jar["qm_fast"]
+    stranger = Visitor(front, "fast", agent="Other/1.0")
+    assert stranger.page(f"/?qm_token={token}").status == 503
+    visitor.page()
+    assert visitor.page("/?qm_token=anything").status == 200
+    assert origin.heads[-1].startswith(b"GET /?qm_token=anything HTTP/1.1")
+    stranger.close()
+
+
+@pytest.mark.req("INL-105", "INL-109", "INL-173")
+def test_it_says_why_somebody_is_back_in_line(front: Front, origin: Origin, visitor: Visitor) -> None:
+    visitor.enter()
+    ticket = front.admin("POST", "rooms/fast/eject", {"ref": visitor.api("status?room=fast")["ref"]})
+    assert ticket[0] == 200, ticket
+
+    call, page = visitor.call(method="POST"), visitor.page()
+
+    assert (call.status, json.loads(call.body)["reason"], call.header("x-qm-queued")) == (503, "ejected", "1")
+    assert (page.status, page.header("x-qm-queued")) == (503, "1")
+    assert visitor.join()["reason"] == "ejected"
+
+
+@pytest.mark.req("INL-105")
+def test_it_names_the_reason_of_other_browsers_and_forged_tokens(front: Front, visitor: Visitor) -> None:
+    visitor.enter()
+    thief = Visitor(front, "fast", agent="Thief/1.0")
+    thief.jar["qm_fast"] = visitor.jar["qm_fast"]
+    assert json.loads(thief.call().body)["reason"] in ("session_elsewhere", "bad_token")
+    thief.jar["qm_fast"] = "forged"
+    assert json.loads(thief.call().body)["reason"] == "bad_token"
+    thief.close()
+
+
+@pytest.mark.req("INL-077")
+def test_it_forwards_sessions_and_passes_of_a_paused_room(front: Front, origin: Origin) -> None:
+    front.room("stops", rate=6000, queueMaxPerIp=None)
+    inside, passed, late = (Visitor(front, "stops", agent=f"B/{n}") for n in range(3))
+    inside.enter()
+    passed.wait_for_turn()
+    front.room("stops", state="paused")
+
+    assert inside.page().status == 200
+    assert passed.page().status == 200
+    assert json.loads(late.call().body)["reason"] == "new"
+    for each in (inside, passed, late):
+        each.close()
+
+
+@pytest.mark.req("INL-208")
+def test_it_admits_by_head_as_by_get(front: Front, origin: Origin, visitor: Visitor) -> None:
+    visitor.wait_for_turn()
+    answer = visitor.ask("HEAD", "/", Accept="text/html")
+    assert answer.status == 200
+    assert "qm_dk_fast" in visitor.jar
+    assert origin.heads[0].startswith(b"HEAD / ")
+
+
+@pytest.mark.req("INL-047", "INL-048", "INL-049")
+def test_it_chooses_the_room_by_the_rules_of_each(front: Front, origin: Origin) -> None:
+    shared = {"targetUrl": "http://many.test/", "rate": 0}
+    front.room("whole", **shared, rules=[{"action": "skip", "pattern": "/free*"}])
+    front.room("checkout", **shared, rules=[{"action": "protect", "pattern": "/checkout*"}])
+    front.room(
+        "cart",
+        **shared,
+        rules=[{"action": "protect", "pattern": "/cart*"}, {"action": "protect", "pattern": "/checkout*"}],
+    )
+    visitor = Visitor(front, "whole", host="many.test")
+
+    def room_of(target: str) -> str | None:
+        answer = visitor.call(target)
+        return json.loads(answer.body)["roomId"] if answer.status == 503 else None
+
+    assert [room_of(t) for t in ("/", "/checkout/1", "/cart", "/free", "/free/x?y", "/%63heckout")] == [
+        "whole", "checkout", "cart", None, None, "checkout",
+    ]  # fmt: skip
+    assert len(origin.heads) == 2
+    visitor.close()
+
+
+@pytest.mark.req("INL-173", "INL-220")
+def test_it_costs_nobody_his_place_when_the_site_fails(front: Front, origin: Origin, visitor: Visitor) -> None:
+    visitor.wait_for_turn()
+    origin.script = saying(b"", close=True)
+    failed = visitor.page()
+    assert (failed.status, [cookie.partition("=")[0] for cookie in failed.values("set-cookie")]) == (
+        502,
+        ["qm_dk_fast"],
+    )
+    assert visitor.page().values("set-cookie") == []
+    assert visitor.page("/x.js").values("set-cookie") == []
+
+    origin.script = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    assert visitor.page().status == 200
