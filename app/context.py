@@ -16,6 +16,7 @@ from app.domain.actor import SYSTEM, Actor
 from app.domain.keyring import Keyring
 from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
+from app.infrastructure.alert_store import AlertLog, AlertStore
 from app.infrastructure.audit_store import AuditStore
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.counter_board import CounterBoard
@@ -25,6 +26,7 @@ from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.fleet_records import FleetRecords
+from app.infrastructure.hook_client import HookClient
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.journal_size import JournalSizes
 from app.infrastructure.lua_loader import LuaLoader
@@ -42,6 +44,8 @@ from app.infrastructure.valkey import Valkey
 from app.infrastructure.wishes import WishStore
 from app.services.access import Access
 from app.services.admin_health import AdminHealth
+from app.services.alert_log import Attempts
+from app.services.alerts import Alerts
 from app.services.asset_share import AssetShare
 from app.services.assets import Assets
 from app.services.audit_trail import AuditTrail
@@ -104,6 +108,7 @@ class AppContext:
     operators: Operators
     monitor_links: MonitorLinks
     admin_health: AdminHealth
+    alerts: Alerts
     metrics: MetricsPage
     edge_watch: EdgeWatch
     connections: ConnectionCap
@@ -293,6 +298,15 @@ class AppContext:
                 connections=connections,
                 views=room_service.views,
                 room_count=lambda: len(rooms.all()),
+            ),
+            alerts=Alerts(
+                runtime=runtime,
+                valkey=valkey,
+                store=AlertStore(valkey, prefix, loader),
+                attempts=Attempts(AlertLog(valkey, prefix, runtime.run_name), book),
+                trail=audit_trail,
+                client=None if settings.alert_webhook_url is None else HookClient(settings.alert_webhook_url),
+                limiter=limiter,
             ),
             edge_watch=edge_watch,
             connections=connections,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from app.infrastructure.address_guard import own_ports
 from app.infrastructure.address_store import AddressStore
+from app.infrastructure.alert_store import AlertLog, AlertStore
 from app.infrastructure.block_counts import BlockCounts
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.hook_client import HookClient
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.knock import Knocker
 from app.infrastructure.leader_lease import LeaderLease
@@ -19,6 +21,9 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.wishes import WishStore
 from app.services.activation import Activation
+from app.services.alert_duty import AlertDuty
+from app.services.alert_log import Attempts
+from app.services.alert_sight import RoomSight
 from app.services.block_marks import BlockMarks
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
@@ -26,6 +31,7 @@ from app.services.notify import AddressDigest
 from app.services.old_addresses import OldAddresses
 from app.services.old_marks import OldMarks
 from app.services.prober import Prober
+from app.services.sites import Sites
 from app.services.tuner import Tuner
 from app.services.turn_mails import TurnMails
 from workers.runner import Background
@@ -75,6 +81,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             counts=BlockCounts(background.valkey, prefix, loader),
             notes=NotesStore(background.postgres),
         ),
+        _alerts(background, rooms, loader, sites),
         HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     ]
     if settings.address_retain_days:
@@ -93,6 +100,24 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             )
         )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
+
+
+def _alerts(background: Background, rooms: RoomDirectory, loader: LuaLoader, sites: SiteStore) -> AlertDuty:
+    settings, valkey, prefix = background.settings, background.valkey, background.settings.valkey_prefix
+    url = settings.alert_webhook_url
+    return AlertDuty(
+        sight=RoomSight(
+            rooms=rooms,
+            engine=EngineAdmin(valkey, prefix, loader),
+            valkey=valkey,
+            sites=Sites(sites, every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms),
+            settings=settings,
+        ),
+        store=AlertStore(valkey, prefix, loader),
+        client=None if url is None else HookClient(url),
+        settings=settings,
+        attempts=Attempts(AlertLog(valkey, prefix, background.runtime.run_name), background.book),
+    )
 
 
 def _knocker(background: Background) -> Knocker:

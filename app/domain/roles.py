@@ -38,7 +38,7 @@ GROUPS: Final[dict[str, Role | None]] = {
     "visitors": Role.VIEWER,
     "audit": Role.VIEWER,
     "diagnostics": Role.VIEWER,
-    "alerts": None,
+    "alerts": Role.VIEWER,
     "reports": None,
     "security": Role.MONITOR,
     "shutdown": None,

@@ -329,3 +329,14 @@ def rebuilt_key(prefix: str) -> str:
 def journal_size_key(prefix: str) -> str:
     """JSON: bytes of the database, rows that the journal gets in an hour (OBS-194)."""
     return prefix + "journal:size"
+
+
+def alerts_key(prefix: str) -> str:
+    """Hash: ``a`` and the key of a trouble → its alert; ``n`` and an id → a notice on its way; ``r`` and a room → what
+    is remembered of it; ``at`` → when somebody last looked (OBS-147). Deleted only together with the leader's epoch."""
+    return prefix + "alerts:state"
+
+
+def alert_log_key(prefix: str, run: str) -> str:
+    """List of the last attempts at telling of alerts that a run of an instance made."""
+    return f"{prefix}alerts:log:{run}"

@@ -88,7 +88,7 @@ class Knocker:
             head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n"
             writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
             await writer.drain()
-            status, location = await _read_head(reader)
+            status, location = await read_head(reader)
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             raise KnockFailed("reset") from error
         except ssl.SSLError as error:
@@ -121,7 +121,7 @@ class Knocker:
             raise KnockFailed("dns") from error
 
 
-async def _read_head(reader: asyncio.StreamReader) -> tuple[int, str]:
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, str]:
     """Status and ``Location`` of the final answer; interim ones are passed over. Raises KnockFailed."""
     while True:
         try:

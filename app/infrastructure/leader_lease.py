@@ -13,7 +13,7 @@ import structlog
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.infrastructure.keys import leader_epoch, leader_lease
-from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.lua_loader import Commands, LuaLoader
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 
@@ -23,8 +23,15 @@ MARGIN: Final = 0.1
 log = structlog.get_logger(__name__)
 
 
+async def leader_name(valkey: Commands, prefix: str) -> str | None:
+    """Name of the instance that leads; None when nobody does. Raises StorageUnavailable."""
+    holder = await valkey.execute("GET", leader_lease(prefix))
+    return None if holder is None else holder.decode().partition(" ")[0]
+
+
 class LeaderLease:
-    """One process's hold of the lease. ``holder``: a name that no other run of an instance has."""
+    """One process's hold of the lease. ``holder``: a name that no other run of an instance has; its first word
+    is the instance's."""
 
     def __init__(self, *, loader: LuaLoader, postgres: Postgres, prefix: str, holder: str, lease_ms: int) -> None:
         self._loader = loader

@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 
 from app.services.people import HINT
 from blueprints.admin import (
+    alerts,
     events,
     history,
     line,
@@ -28,6 +29,7 @@ from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 _DESCRIBED: Final = (
     *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
     *protection.ROUTES, *history.ROUTES, *operators.ROUTES, *monitor.ROUTES, *server.ROUTES,
+    *alerts.ROUTES,
 )  # fmt: skip
 ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 

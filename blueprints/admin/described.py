@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.domain.room_fields import BY_NAME, FIELDS
-from blueprints.admin import shapes
+from blueprints.admin import ops_shapes, shapes
 from blueprints.admin.routing import Route
 from blueprints.openapi.document import Operations
 from blueprints.openapi.operation import JSON, NOBODY, STREAM, Answer, Operation, Parameter, json_answer
@@ -168,6 +168,10 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         {200: Answer("Points of each room, oldest first, or all of them as CSV",
                      {JSON: shapes.HISTORY, "text/csv": TEXT})},
         ("no_room", "invalid_format"),
+    ),
+    ("GET", "alerts"): _read("What fires, and what may soon", ops_shapes.ALERTS),
+    ("POST", "alerts"): _act(
+        "Send a test alert", ops_shapes.ALERT_TESTED, "alert_webhook_not_set", "rate_limited", body=_EMPTY
     ),
     ("GET", "timeline"): _read(
         "What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time", "invalid_range"

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from app.domain.estimate import estimated_wait_sec
+from app.domain.layout import pack_header
 from app.domain.room import RoomState
 from app.services.room_object import RoomView, line_wait, room_object
 from tests.engine.test_prequeue import scheduled
@@ -188,3 +189,36 @@ async def test_it_has_no_estimate_for_a_room_that_lets_nobody_in(world: World, h
     assert estimated_wait_sec(view.ahead, view.release_per_min) is None
     shown = room_object(RoomView(world.room, figures))
     assert (shown["estWaitSec"], shown["estWaitInfinite"], shown["estWaitIsFloor"]) == (None, True, False)
+
+
+async def test_it_lets_the_last_minute_pass_while_nobody_ticks(world: World) -> None:
+    await world.create(rate_per_minute=60_000, queue_max_per_ip=None)
+    await world.joined(2)
+    await world.tick(1)
+    await world.tick(30)
+    await world.joined(3)
+    await world.tick(1)
+    assert (await last_minute(world)) == (5, 5)
+
+    await world.advance(29)
+    assert (await last_minute(world)) == (3, 3), "the first two are a minute ago"
+    await world.advance(31)
+    assert (await last_minute(world)) == (0, 0)
+
+
+async def test_it_lets_the_last_minute_pass_while_nothing_at_all_reaches_the_room(world: World) -> None:
+    await world.create(rate_per_minute=60_000, queue_max_per_ip=None)
+    await world.joined(2)
+    await world.tick(1)
+    header = await world.header()
+
+    for idle, passes in ((30, 2), (70, 0)):
+        # The room's own clock moves by 5 s at most in such a call, however long it was.
+        later = {**header, "offset": header["offset"] + idle * 1000}
+        await world.valkey.execute("SET", world.keys.header, pack_header(later))
+        assert await last_minute(world) == (passes, passes)
+
+
+async def last_minute(world: World) -> tuple[int, int]:
+    figures = await world.figures()
+    return figures.joins_per_min, figures.passed_last_minute

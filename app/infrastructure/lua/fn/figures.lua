@@ -9,7 +9,7 @@
 --   nil); with detail also: the hash of counts (lib/tallies.lua) as a flat list, the records of the running hour and of the one before (app/domain/hour_record.py; empty = none)
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: none
--- Cost: O(1), with removed tickets one BITPOS
+-- Cost: O(1), with removed tickets one BITPOS, without ticks one GETRANGE for each second that they stayed away
 
 qm.fn("figures", { "no-writes" }, function(keys, args)
   local R, code = qm.room_open(keys[1], 0, 0)
@@ -21,9 +21,10 @@ qm.fn("figures", { "no-writes" }, function(keys, args)
   local rate, is_floor = qm.release_rate(h)
   local counts = redis.call("HMGET", R.g .. "n", "checksWithoutUrl", "blockedReturnUrls", "sharedSessions")
   local switch = redis.call("HMGET", R.p .. "cfg", "mark_switch", "mark_switch_at", "mark_last")
+  local joins, passes = qm.minute_told(R)
   local answer = {
     qm.CODE.OK, h.gen, h.cfg_ver, h.state, h.rate, qm.waiting_told(R), h.active, h.pending, h.passes_out,
-    qm.joins_per_min(R), h.min_passes + h.now_passes, oldest, h.last_ticket, rate, is_floor, h.seq, h.committed,
+    joins, passes, oldest, h.last_ticket, rate, is_floor, h.seq, h.committed,
     h.wall, qm.slots_top(R), tonumber(counts[1]) or 0, tonumber(counts[2]) or 0, tonumber(counts[3]) or 0,
     switch[1], switch[2], switch[3],
     h.phase, h.opens_at, h.drawn_at, qm.places_held(R), redis.call("GET", R.p .. "full"),

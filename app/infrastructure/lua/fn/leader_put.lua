@@ -6,7 +6,7 @@
 -- Facts: none
 -- Cost: O(fields)
 
-qm.fn("leader_put", {}, function(keys, args)
+qm.fn("leader_put", { "allow-oom" }, function(keys, args)
   local known = tonumber(redis.call("HGET", keys[1], "epoch") or 0)
   if tonumber(args[1]) < known then return { qm.CODE.OK, 0 } end
   redis.call("HSET", keys[1], "epoch", args[1])

@@ -3,6 +3,7 @@
 -- absent and every session over otherwise.
 
 local STEP_LIMIT = 5000
+qm.STEP_LIMIT = STEP_LIMIT
 
 local call, floor, min, max
 qm.bind(function() call, floor, min, max = redis.call, math.floor, math.min, math.max end)

@@ -3,9 +3,12 @@
 
 local SLOT_BYTES = 16
 local MINUTE = 60
+local LAST_TIME = 48 -- byte of the header at which `last_time` stands (layout.HEADER_FIELDS)
 
-local call, pack, unpack_, floor
-qm.bind(function() call, pack, unpack_, floor = redis.call, struct.pack, struct.unpack, math.floor end)
+local call, pack, unpack_, floor, max
+qm.bind(function()
+  call, pack, unpack_, floor, max = redis.call, struct.pack, struct.unpack, math.floor, math.max
+end)
 
 local function drop(R, second)
   local h, at = R.h, (second % MINUTE) * SLOT_BYTES
@@ -85,6 +88,27 @@ end
 function qm.joins_per_min(R)
   local running, full = R.h.min_joins + R.h.now_joins, qm.joins_last_minute(R)
   return running > full and running or full
+end
+
+-- Joins and passes of the last minute as they stand at this moment, for a call that writes nothing. A room that nobody
+-- ticks has to show it: by its own clock, which such calls move by 5 s at most, its last minute would last for ever.
+function qm.minute_told(R)
+  local h = R.h
+  local joins, passes = qm.joins_per_min(R), h.min_passes + h.now_passes
+  local last = unpack_("<d", call("GETRANGE", R.key, LAST_TIME, LAST_TIME + 7))
+  local unseen = max(0, floor((h.last_time - last - qm.STEP_LIMIT) / 1000))
+  local over = floor(h.mono / 1000) - h.second + unseen
+  if over <= 0 then return joins, passes end
+  if over >= MINUTE then return 0, 0 end
+  joins = h.min_joins + h.now_joins
+  for second = h.second + 1, h.second + over do
+    local slot = call("GETRANGE", R.p .. "k", (second % MINUTE) * SLOT_BYTES, (second % MINUTE) * SLOT_BYTES + 7)
+    if #slot == 8 then
+      local old_joins, old_passes = unpack_("<I4I4", slot)
+      joins, passes = joins - old_joins, passes - old_passes
+    end
+  end
+  return joins, passes
 end
 
 -- Release rate per minute (ENG-234) and whether an estimate from it is a lower bound only (ENG-236).

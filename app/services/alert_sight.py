@@ -1,0 +1,92 @@
+"""One look at everything that alerts go by: what is wrong now, and what could not be seen.
+
+Belongs here: reading the rooms and remembering what a later look needs. Not here: the conditions (alert_rooms.py), what
+becomes of a trouble (domain/alerts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.core.settings import Settings
+from app.domain.alerts import Trouble
+from app.domain.room import Room
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.lua_loader import Commands
+from app.infrastructure.refused_checks import refused_checks
+from app.infrastructure.room_directory import RoomDirectory
+from app.services.alert_rooms import Look, Past, recovering, troubles_of
+from app.services.room_object import RoomView
+from app.services.sites import Sites
+
+ROOMS_A_TRIP: Final = 100
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one look found."""
+
+    troubles: list[Trouble] = field(default_factory=list)
+    unseen: set[str] = field(default_factory=set)
+    """Rooms of which nothing can be said but that they are being rebuilt."""
+    knows_rooms: bool = True
+    """False: no list of rooms was ever read, so nothing can be said of any."""
+    remembered: dict[str, Any] = field(default_factory=dict)
+    """By room: what a later leader needs; None for a room that is gone."""
+
+    def is_judged(self, trouble: Trouble) -> bool:
+        """Whether this look could tell if the trouble still holds."""
+        if trouble.room_id is None:
+            return True
+        return self.knows_rooms and (trouble.room_id not in self.unseen or trouble.event == "rooms_recovering")
+
+
+class RoomSight:
+    """Looks at the rooms. Calls raise StorageUnavailable."""
+
+    def __init__(
+        self, *, rooms: RoomDirectory, engine: EngineAdmin, valkey: Commands, sites: Sites, settings: Settings
+    ) -> None:
+        self._rooms = rooms
+        self._engine = engine
+        self._valkey = valkey
+        self._sites = sites
+        self._settings = settings
+        self._past: dict[str, Past] = {}
+
+    def recall(self, remembered: Mapping[str, Any]) -> None:
+        """Go on from what an earlier leader remembered."""
+        self._past = {room_id: Past.from_json(raw) for room_id, raw in remembered.items()}
+
+    async def look(self, now: int) -> Seen:
+        """Look at all rooms."""
+        seen, rooms = Seen(knows_rooms=self._rooms.is_loaded), self._rooms.all()
+        for start in range(0, len(rooms), ROOMS_A_TRIP):
+            await self._look_at(rooms[start : start + ROOMS_A_TRIP], seen, now)
+        if seen.knows_rooms:
+            alive = {room.id for room in rooms}
+            for room_id in [room_id for room_id in self._past if room_id not in alive]:
+                del self._past[room_id]
+                seen.remembered[room_id] = None
+        return seen
+
+    async def _look_at(self, rooms: Sequence[Room], seen: Seen, now: int) -> None:
+        await self._sites.refresh(rooms)
+        found = await self._engine.figures([room.id for room in rooms])
+        living = [(room.id, room.generation) for room in rooms if room.id in found]
+        refused = await refused_checks(self._valkey, self._settings.valkey_prefix, living)
+        for room in rooms:
+            figures = found.get(room.id)
+            view = RoomView(room, figures, site=self._sites.of(room))
+            if figures is None:
+                seen.unseen.add(room.id)
+                seen.troubles.append(recovering(view))
+                continue
+            past = self._past.setdefault(room.id, Past())
+            if past.saw(figures, now):
+                seen.remembered[room.id] = past.to_json()
+            past.saw_refused(refused.get(room.id, 0), now)
+            look = Look(view, figures, past, now, self._settings.alert_surge_min, self._settings.alert_surge_factor)
+            seen.troubles += troubles_of(look)

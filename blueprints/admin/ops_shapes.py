@@ -1,0 +1,56 @@
+"""Shapes of what the admin API tells of alerts and reports, for the OpenAPI document. Source: OBS-154 … OBS-165."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.domain.alerts import KINDS, Severity, Status
+from blueprints.openapi.shapes import COUNT, TEXT, TIME, Shape, integer, listed, maybe, one_of, struct
+
+_EVENT: Final = one_of(*KINDS)
+_SEVERITY: Final = one_of(*Severity)
+_FLAG: Final[Shape] = {"type": "boolean"}
+_ALERT: Final[dict[str, Shape]] = {
+    "event": _EVENT,
+    "severity": _SEVERITY,
+    "roomId": maybe(TEXT),
+    "message": TEXT,
+    "since": TIME,
+}
+_NAMES: Final[dict[str, Shape]] = {"instances": listed(TEXT)}
+_FIRED: Final[dict[str, Shape]] = {"firedAt": TIME, "lastSentAt": maybe(TIME)}
+_DELIVERY: Final = struct(
+    {
+        "delivery_id": TEXT,
+        "ts": TIME,
+        "event": _EVENT,
+        "status": one_of(*Status),
+        "roomId": maybe(TEXT),
+        "ok": _FLAG,
+        "httpStatus": maybe(integer(100, 599)),
+        "error": maybe(TEXT),
+        "ms": COUNT,
+        "attempt": integer(1, 11),
+    }
+)
+_WHOLE: Final = struct(
+    {
+        "configured": _FLAG,
+        "webhookHost": maybe(TEXT),
+        "everyMs": COUNT,
+        "holdSec": COUNT,
+        "repeatSec": COUNT,
+        "instance": TEXT,
+        "leader": _FLAG,
+        "leaderInstance": maybe(TEXT),
+        "firing": listed(struct({**_ALERT, **_NAMES, **_FIRED})),
+        "pending": listed(struct({**_ALERT, **_NAMES, "firesAt": TIME})),
+        "deliveries": listed(_DELIVERY, at_most=20),
+        "sent": COUNT,
+        "failed": COUNT,
+        "events": listed(struct({"event": _EVENT, "severity": _SEVERITY})),
+    }
+)
+_REDUCED: Final = struct({"firing": listed(struct({**_ALERT, **_FIRED}))})
+ALERTS: Final[Shape] = {"oneOf": [_WHOLE, _REDUCED]}
+ALERT_TESTED: Final = struct({"ok": _FLAG, "delivery": _DELIVERY})
