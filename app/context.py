@@ -33,6 +33,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.memory_limits import container_limit
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.notes_store import NotesStore
+from app.infrastructure.origin_failures import OriginFailures
 from app.infrastructure.page_files import PageFiles
 from app.infrastructure.pages_seen import PagesSeen
 from app.infrastructure.postgres import Postgres
@@ -147,6 +148,7 @@ class AppContext:
             engine=EngineCounts(settings.valkey_prefix, LuaLoader(valkey)),
             fleet=self.fleet_counts,
             pages=PagesSeen(valkey, settings.valkey_prefix),
+            inline=(self.inline.counts, OriginFailures(valkey, settings.valkey_prefix)),
         )
         await tally.start()
         closing.push_async_callback(tally.stop)
@@ -192,6 +194,7 @@ class AppContext:
         room_service = RoomService(
             engine=engine_admin, rooms=rooms, commits=commits, sites=sites, keep_hours=keeper.keep_last,
             inline=InlineSaves(settings=settings, guard=addresses, rooms=rooms.all),
+            failures=OriginFailures(valkey, prefix),
         )  # fmt: skip
         store = AdminStore(valkey, prefix)
         audit_trail = AuditTrail(postgres)

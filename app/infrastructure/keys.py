@@ -216,6 +216,11 @@ def origins_key(prefix: str) -> str:
     return prefix + "origins"
 
 
+def origin_failures_key(prefix: str, bucket: int) -> str:
+    """Hash of half a minute: room and class → failures of its origin (infrastructure/origin_failures.py)."""
+    return f"{prefix}failed:{bucket}"
+
+
 def pages_key(prefix: str) -> str:
     """Sorted set of all rooms: ``<room> <origin> <version of the tag>`` → ms of the last check."""
     return prefix + "pages"

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.core.clock import mono
+from app.core.clock import mono, wall_ms
 from app.core.ids import RoomId
 from app.domain.hour_record import live_percentiles_sec
+from app.domain.origin_errors import NO_ERRORS, OriginErrors
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_detail import RoomDetail
 from app.infrastructure.engine_results import RoomFigures
+from app.infrastructure.origin_failures import OriginFailures
 
 EVERY_SEC: Final = 10.0
 
@@ -32,13 +34,17 @@ class Details:
     """Origin → refused checks."""
     protection: Mapping[str, int]
     """What bot protection made of joins (engine_detail.RoomDetail)."""
+    origin: OriginErrors = NO_ERRORS
+    """Failures of the origin of an inline room."""
 
 
 class RoomDetails:
     """Reads figures, and with them details that are older than ``EVERY_SEC``."""
 
-    def __init__(self, engine: EngineAdmin) -> None:
+    def __init__(self, engine: EngineAdmin, failures: OriginFailures | None = None) -> None:
+        """``failures``: of origins; None: they are not told."""
         self._engine = engine
+        self._failures = failures
         self._known: dict[RoomId, tuple[float, Details]] = {}
 
     async def figures(self, room_ids: Sequence[RoomId], *, fresh: bool = False) -> dict[RoomId, RoomFigures]:
@@ -49,9 +55,10 @@ class RoomDetails:
         found = await self._engine.figures(room_ids, detailed=due)
         if due:
             origins = await self._engine.refused_origins()
+            failures = {} if self._failures is None else await self._failures.recent(wall_ms())
             for room_id, one in found.items():
                 if one.detail is not None:
-                    made = _details(one.detail, one.now, origins.get(room_id, {}))
+                    made = _details(one.detail, one.now, origins.get(room_id, {}), failures.get(room_id))
                     self._known[room_id] = (now, made)
         return found
 
@@ -66,6 +73,6 @@ class RoomDetails:
         return None if known is None else known[1]
 
 
-def _details(detail: RoomDetail, now_ms: int, origins: Mapping[str, int]) -> Details:
+def _details(detail: RoomDetail, now_ms: int, origins: Mapping[str, int], failures: OriginErrors | None) -> Details:
     p50, p90 = live_percentiles_sec(detail.hours, now_ms)
-    return Details(detail.rules, p50, p90, origins, detail.protection)
+    return Details(detail.rules, p50, p90, origins, detail.protection, failures or NO_ERRORS)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from app.domain.estimate import estimated_wait_sec
 from app.domain.fold_marks import LastChange
+from app.domain.origin_errors import WINDOW_SEC
 from app.domain.room import Room, RoomState, UrlRule
 from app.domain.room_fields import settings_json
 from app.infrastructure.engine_results import RoomFigures
@@ -28,9 +29,7 @@ FIGURES: Final = (
     "checksWithoutUrl", "blockedReturnUrls", "sharedSessions", "topAddressSlots",
 )  # fmt: skip
 """Members that come from the live state; ``null`` while it cannot be read."""
-_UNKNOWN: Final = (
-    "origin", "origins", "originsTotal", "originsInRotation",
-)  # fmt: skip
+_UNKNOWN: Final = ("origins", "originsTotal", "originsInRotation")
 """Members whose feature or count is not in this build."""
 
 
@@ -77,7 +76,8 @@ def room_object(view: RoomView) -> dict[str, Any]:
         "waitP90Sec": None if view.details is None else view.details.wait_p90_sec,
         "refusedOriginChecks": _refused_origins(view.details),
         "protectionCounts": _protection(view.details),
-        "site": _site_json(view.site),
+        "site": _site_json(view),
+        "origin": _origin(view),
         "recovering": view.is_recovering,
         "stale": view.stale_since is not None,
     }
@@ -150,12 +150,28 @@ def _figures_json(figures: RoomFigures) -> dict[str, Any]:
 _SITE_STATES: Final = {None: "unknown", True: "up", False: "down"}
 
 
-def _site_json(site: SiteShown | None) -> dict[str, Any]:
-    """How the site answers its knocks (ADM-119)."""
-    if site is None:
-        return {"status": "unknown", "checkedAt": None, "httpStatus": None, "ms": None}
+def _origin(view: RoomView) -> dict[str, Any] | None:
+    """What visitors of an inline room met lately (ADM-120)."""
+    if not view.room.config.is_inline or view.details is None:
+        return None
+    errors = view.details.origin
     return {
-        "status": _SITE_STATES[site.is_up],
+        "errorPages": errors.error_pages,
+        "windowSec": WINDOW_SEC,
+        "lastAt": errors.last_at,
+        "classes": dict(errors.classes),
+    }
+
+
+def _site_json(view: RoomView) -> dict[str, Any]:
+    """How the site answers its knocks; what real visitors meet outweighs it (ADM-119)."""
+    site = view.site
+    is_failing = view.room.config.is_inline and view.details is not None and view.details.origin.is_failing
+    if site is None:
+        status = "failing" if is_failing else "unknown"
+        return {"status": status, "checkedAt": None, "httpStatus": None, "ms": None}
+    return {
+        "status": "failing" if is_failing else _SITE_STATES[site.is_up],
         "checkedAt": site.checked_at,
         "httpStatus": site.http_status,
         "ms": site.ms,

@@ -21,6 +21,7 @@ from app.domain.room_warnings import warnings_for
 from app.infrastructure.engine_admin import EngineAdmin, RoomWrite, WriteCode
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_results import RoomFigures
+from app.infrastructure.origin_failures import OriginFailures
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
 from app.services.inline_saves import JUDGED, InlineSaves
@@ -96,14 +97,15 @@ class RoomService:
         sites: Sites | None = None,
         keep_hours: Callable[[RoomId], Awaitable[None]] | None = None,
         inline: InlineSaves | None = None,
+        failures: OriginFailures | None = None,
     ) -> None:
         """``sites``: how sites answer; None: it is not told. ``keep_hours``: keeps what a room did before it ends.
-        ``inline``: judges saves of inline rooms; None: whoever saves may do so.
+        ``inline``: judges saves of inline rooms; None: whoever saves may do so. ``failures``: of origins, as shown.
         """
         self._engine = engine
         self._rooms = rooms
         self._commits = commits
-        self._details = RoomDetails(engine)
+        self._details = RoomDetails(engine, failures)
         self._sites = sites
         self._keep_hours = keep_hours
         self._inline = inline

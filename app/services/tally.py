@@ -17,9 +17,12 @@ import structlog
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.domain.inline.failures import Failure
 from app.infrastructure.engine_counts import EngineCounts, RoomTally
+from app.infrastructure.origin_failures import OriginFailures
 from app.infrastructure.pages_seen import PagesSeen
 from app.services.fleet_counts import FleetCounts
+from app.services.inline_counts import InlineCounts
 from app.services.visitor_counts import MAX_ORIGIN_PAIRS, VisitorCounts
 
 EVERY_SEC: Final = 1.0
@@ -37,10 +40,13 @@ class Tally:
         engine: EngineCounts,
         fleet: FleetCounts | None = None,
         pages: PagesSeen | None = None,
+        inline: tuple[InlineCounts, OriginFailures] | None = None,
         every_sec: float = EVERY_SEC,
     ) -> None:
-        """``fleet``: what shows the counts of the instance, ``pages``: where pages are noted from which checks came;
-        None = nobody asks for them."""
+        """``fleet``: what shows the counts of the instance, ``pages``: where pages are noted from which checks came,
+        ``inline``: failures of origins and where they are summed; None = nobody asks for them."""
+        self._inline = inline
+        self._sent_failures: Counter[tuple[str, Failure]] = Counter()
         self._fleet = fleet
         self._pages = pages
         self._counts = counts
@@ -69,6 +75,7 @@ class Tally:
         await self._rooms()
         await self._origins()
         await self._note_pages()
+        await self._failures()
         if self._fleet is not None:
             await self._fleet.hand_over()
 
@@ -121,3 +128,12 @@ class Tally:
         except BaseException:
             self._counts.pages |= pages
             raise
+
+    async def _failures(self) -> None:
+        if self._inline is None:
+            return
+        counts, store = self._inline
+        counted = Counter(counts.failures)
+        if news := counted - self._sent_failures:
+            await store.add({(room_id, failure.value): n for (room_id, failure), n in news.items()}, wall_ms())
+            self._sent_failures = counted

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.domain.chart import POINTS, STEP_SEC
+from app.domain.origin_errors import WINDOW_SEC
 from app.domain.origin_lists import LIST_MAX, NOTE_MAX
 from app.domain.protection_mode import ProtectionMode
 from app.domain.roles import GROUPS, Role
@@ -114,6 +115,12 @@ def _room() -> Shape:
         ),
         "lastChange": maybe(
             struct({"at": TIME, "by": TEXT, "kind": one_of("state", "rate"), "text": TEXT}),
+        ),
+        "origin": maybe(
+            struct(
+                {"errorPages": COUNT, "windowSec": const(WINDOW_SEC), "lastAt": maybe(TIME)},
+                {"classes": map_of(COUNT)},
+            )
         ),
         "refusedOriginChecks": maybe(listed(struct({"origin": TEXT, "count": COUNT}))),
         "protectionCounts": maybe(COUNTS),
