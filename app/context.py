@@ -42,6 +42,7 @@ from app.infrastructure.refused_tokens import RefusedTokens
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
+from app.infrastructure.valkey_cluster import connect_valkey
 from app.infrastructure.wishes import WishStore
 from app.services.access import Access
 from app.services.admin_health import AdminHealth
@@ -133,7 +134,9 @@ class AppContext:
         limiter = RateLimiter.attach(runtime.rate_table_name, web_worker_index())
         closing.callback(limiter.close)
         book = MetricBook.attach(runtime.metrics_name, web_worker_index())
-        valkey = await Valkey.connect(runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms)
+        valkey = await connect_valkey(
+            runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms, is_cluster=settings.valkey_cluster
+        )
         closing.push_async_callback(valkey.close)
         postgres = Postgres(
             runtime.database_url, max_size=runtime.pg_share, statement_timeout_ms=settings.pg_statement_timeout_ms

@@ -27,6 +27,7 @@ from app.core.settings import Settings
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.valkey import Valkey
+from app.infrastructure.valkey_cluster import connect_valkey
 
 BACKGROUND: Final = ("ticker", "drainer", "jobs")
 """Modules of ``workers``, each with ``async def run(background: Background) -> None``."""
@@ -93,7 +94,9 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(STOP_SIGNAL, stop.set)
     settings = runtime.settings
-    valkey = await Valkey.connect(runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms)
+    valkey = await connect_valkey(
+        runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms, is_cluster=settings.valkey_cluster
+    )
     postgres = Postgres(
         runtime.database_url, max_size=PG_CONNECTIONS[name], statement_timeout_ms=settings.pg_statement_timeout_ms
     )

@@ -135,6 +135,9 @@ class Settings:
         "VALKEY_URL", "CFG-031", StoreUrl(("redis", "rediss", "valkey", "valkeys", "unix")), None,
         "the shared Valkey of STORE=valkey", bad=Bad.REFUSE,
     )  # fmt: skip
+    valkey_cluster: bool = row(
+        "VALKEY_CLUSTER", "CFG-032", Bool(), False, "VALKEY_URL names one node of a Valkey Cluster"
+    )
     valkey_prefix: str = row(
         "VALKEY_PREFIX", "CFG-033", Text(r"[A-Za-z0-9_.:-]{1,64}", "1 to 64 letters, digits, _ . : or -"), "qm:",
         "put before every key and channel", bad=Bad.REFUSE,

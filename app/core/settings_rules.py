@@ -30,10 +30,6 @@ _NOT_BUILT: Final = frozenset(
 )  # fmt: skip
 # Read by the test run and by the tools beside the server, never by the server (CFG-087 to CFG-090, CFG-094).
 _FOR_TESTS: Final = frozenset({"QM_REQUIRE_VALKEY", "QM_SERVER_CMD"})
-# A protection somebody counts on is refused rather than left out.
-_REFUSED_UNTIL_BUILT: Final = {
-    "VALKEY_CLUSTER": "this build speaks to a single Valkey only",
-}
 _SHORT_SECRET: Final = 32
 _SHORT_KEY: Final = 16
 
@@ -164,6 +160,10 @@ def _rule_stores(reading: Reading) -> None:
         )
     if store == "valkey" and not reading.is_set("VALKEY_URL"):
         refuse('STORE="valkey" needs VALKEY_URL, which is not set. Set it to redis://host:6379/0 or the like.')
+    elif values.get("valkey_cluster") and reading.is_set("VALKEY_URL"):
+        parts = split_url(values["valkey_url"].reveal())
+        if parts is not None and parts.path not in ("", "/", "/0"):
+            refuse("VALKEY_CLUSTER=1 and VALKEY_URL names a database other than 0, which a cluster does not have.")
     if store == "valkey" and not reading.is_set("DATABASE_URL"):
         refuse(f'SIDESTORE="{side}" needs DATABASE_URL, which is not set. Set it to postgresql://user@host/name.')
     if production or store == "valkey":
@@ -267,13 +267,10 @@ def _rule_protection(reading: Reading) -> None:
 
 
 def _rule_other_names(reading: Reading) -> None:
-    """Variables that this release does not have (CFG-010), and protections that it cannot give yet."""
+    """Variables that this release does not have (CFG-010)."""
     known = {item.name for item in ROWS.values()} | _FOR_TESTS
     for name in sorted(reading.texts):
-        if name in _REFUSED_UNTIL_BUILT:
-            if name != "VALKEY_CLUSTER" or reading.texts[name].lower() in {"1", "true", "yes", "on"}:
-                reading.refusals.append(f"{name} is set, but {_REFUSED_UNTIL_BUILT[name]}. Unset {name}.")
-        elif name not in known and (name.startswith(_WATCHED_PREFIXES) or name in _NOT_BUILT):
+        if name not in known and (name.startswith(_WATCHED_PREFIXES) or name in _NOT_BUILT):
             reading.warn("unknown_variable", name, f"{name} is not a variable of this release")
 
 

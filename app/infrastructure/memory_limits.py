@@ -17,20 +17,23 @@ FILES: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/m
 class Commands(Protocol):
     """What is needed of ``valkey.Valkey``."""
 
-    async def execute(self, *command: Any) -> Any:
-        """Run one command; StorageUnavailable when Valkey cannot be reached."""
+    async def everywhere(self, *command: Any) -> list[Any]:
+        """Replies of every node that serves; StorageUnavailable when one cannot be reached."""
 
 
 async def part_in_use(valkey: Commands, container: int | None = None) -> float | None:
     """Part of ``maxmemory`` that Valkey uses; without one, of its container's or machine's memory. None = not told.
 
+    Of a cluster it is the fullest node's.
+
     ``container``: bytes that the container may use which it runs in, where that is this one. Raises StorageUnavailable.
     """
     try:
-        answer = await valkey.execute("INFO", "memory")
+        answers = await valkey.everywhere("INFO", "memory")
     except ResponseError:
         return None
-    return judge(answer, container)
+    parts = [part for answer in answers if (part := judge(answer, container)) is not None]
+    return max(parts, default=None)
 
 
 def judge(answer: bytes, container: int | None) -> float | None:

@@ -35,14 +35,14 @@ class StoreRefused(Exception):
     """A store that will not let this server work, however long it waits; names the kind and never the address."""
 
 
-async def check_valkey(url: str, timeout_sec: float) -> str | None:
-    """Reach Valkey once.
+async def check_valkey(url: str, timeout_sec: float, *, is_cluster: bool = False) -> str | None:
+    """Reach Valkey once. ``is_cluster``: VALKEY_CLUSTER.
 
     Returns:
         None when it answers, else the first words of an error that may pass by itself.
 
     Raises:
-        StoreRefused: credentials, host name, certificate, or a cluster.
+        StoreRefused: credentials, host name, certificate, or a cluster that was not announced.
     """
     client = Redis.from_url(
         url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout_sec, socket_connect_timeout=timeout_sec, protocol=2
@@ -56,8 +56,8 @@ async def check_valkey(url: str, timeout_sec: float) -> str | None:
     finally:
         with contextlib.suppress(wrong.RedisError, OSError):
             await client.aclose()
-    if cluster.get("cluster_enabled") == 1:
-        raise StoreRefused("the server behind VALKEY_URL is a cluster, and this build speaks to a single Valkey only.")
+    if cluster.get("cluster_enabled") == 1 and not is_cluster:
+        raise StoreRefused("the server behind VALKEY_URL is a cluster. Set VALKEY_CLUSTER=1.")
     if (policy := memory.get("maxmemory_policy")) != "noeviction":
         log.warning(
             "valkey_may_evict", maxmemory_policy=policy, wanted="noeviction", risk="parts of a room could vanish"

@@ -72,7 +72,7 @@ class Valkey:
     def __init__(self, url: str, *, timeout_ms: int = 1000) -> None:
         self._timeout = timeout_ms / 1000
         self._url = url
-        self._maker = self._make_pool()
+        self._maker = _make_pool(url, self._timeout)
         self._link = Link(
             self._maker.make_connection, timeout_sec=self._timeout, on_loss=self._lost, on_open=self._opened
         )
@@ -130,9 +130,13 @@ class Valkey:
             self._judge(error)
             raise
 
+    async def everywhere(self, *command: Any) -> list[Any]:
+        """Replies of every node that serves to a command without a key: here of the one that there is."""
+        return [await self.execute(*command)]
+
     def listen(self, handlers: Mapping[str, MessageHandler], *, on_resync: Hook) -> Listener:
         """A listener on channels (full names); see Listener."""
-        return Listener(Redis.from_pool(self._make_pool()), handlers, on_resync)
+        return Listener(lambda: make_client(self._url, self._timeout), handlers, on_resync)
 
     async def close(self) -> None:
         """End every connection and the watch over an outage."""
@@ -144,17 +148,6 @@ class Valkey:
                     await task
         await self._link.close()
         await self._maker.aclose()
-
-    def _make_pool(self) -> BlockingConnectionPool:
-        return BlockingConnectionPool(
-            max_connections=1,
-            timeout=self._timeout,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout,
-            protocol=2,
-            **parse_url(self._url),
-        )
 
     def _opened(self) -> None:
         self.ever_connected = True
@@ -207,7 +200,7 @@ class Valkey:
 
     async def _answers(self) -> bool:
         """True when a PING on a fresh connection is answered in time."""
-        client = Redis.from_pool(self._make_pool())
+        client = make_client(self._url, self._timeout)
         try:
             async with asyncio.timeout(self._timeout):
                 return bool(await client.execute_command("PING"))  # type: ignore[no-untyped-call]
@@ -222,6 +215,23 @@ class Valkey:
         task.add_done_callback(self._checks.discard)
 
 
+def make_client(url: str, timeout_sec: float) -> Redis:
+    """A client with one connection of its own, which ends with the client."""
+    return Redis.from_pool(_make_pool(url, timeout_sec))
+
+
+def _make_pool(url: str, timeout_sec: float) -> BlockingConnectionPool:
+    return BlockingConnectionPool(
+        max_connections=1,
+        timeout=timeout_sec,
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=timeout_sec,
+        socket_connect_timeout=timeout_sec,
+        protocol=2,
+        **parse_url(url),
+    )
+
+
 class Listener:
     """Messages of some channels, for as long as the process lives.
 
@@ -229,8 +239,10 @@ class Listener:
     one too, ``on_resync`` is called: it reads afresh whatever the messages keep up to date.
     """
 
-    def __init__(self, client: Redis, handlers: Mapping[str, MessageHandler], on_resync: Hook) -> None:
-        self._client = client
+    def __init__(
+        self, make_client: Callable[[], Redis], handlers: Mapping[str, MessageHandler], on_resync: Hook
+    ) -> None:
+        self._make_client = make_client
         self._handlers = {name.encode(): handler for name, handler in handlers.items()}
         self._on_resync = on_resync
         self._task: asyncio.Task[None] | None = None
@@ -248,7 +260,6 @@ class Listener:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        await self._client.aclose()
 
     async def __aenter__(self) -> Listener:
         await self.start()
@@ -262,16 +273,19 @@ class Listener:
     async def _run(self) -> None:
         pause = _PROBE_FIRST_SEC
         while True:
+            client = self._make_client()
             try:
-                await self._listen()
+                await self._listen(client)
             except (wrong.RedisError, OSError):
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PROBE_LAST_SEC)
             else:
                 pause = _PROBE_FIRST_SEC
+            finally:
+                await client.aclose()
 
-    async def _listen(self) -> None:
-        async with self._client.pubsub() as channels:
+    async def _listen(self, client: Redis) -> None:
+        async with client.pubsub() as channels:
             await channels.subscribe(*self._handlers)
             confirmed = 0
             while confirmed < len(self._handlers):

@@ -25,7 +25,9 @@ def check(loaded: Loaded) -> int:
         valkey_url, database_url = shared_urls(with_ca_file(settings, held))
         try:
             found = {
-                "Valkey": asyncio.run(check_valkey(valkey_url, settings.valkey_timeout_ms / 1000)),
+                "Valkey": asyncio.run(
+                    check_valkey(valkey_url, settings.valkey_timeout_ms / 1000, is_cluster=settings.valkey_cluster)
+                ),
                 "Postgres": asyncio.run(check_postgres(database_url)),
             }
         except StoreRefused as error:

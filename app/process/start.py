@@ -260,7 +260,8 @@ def raise_file_limit(settings: Settings) -> list[ConfigWarning]:
 
 async def _check_shared(valkey_url: str, database_url: str, settings: Settings) -> None:
     timeout = settings.valkey_timeout_ms / 1000
-    valkey, postgres = await asyncio.gather(check_valkey(valkey_url, timeout), check_postgres(database_url))
+    looking = check_valkey(valkey_url, timeout, is_cluster=settings.valkey_cluster)
+    valkey, postgres = await asyncio.gather(looking, check_postgres(database_url))
     if valkey is not None:
         log.warning("valkey: unreachable at boot", said=valkey)
     if postgres is not None:

@@ -69,9 +69,9 @@ def entry(who: object, ticket: int) -> CheckItem:
 class House:
     """One instance without its web server. ``async with House(...)``; the drainer runs when asked for."""
 
-    def __init__(self, valkey_url: str, database_url: str, prefix: str) -> None:
+    def __init__(self, valkey_url: str, database_url: str, prefix: str, *, valkey: Valkey | None = None) -> None:
         self.prefix = prefix
-        self.valkey = Valkey(valkey_url)
+        self.valkey = valkey or Valkey(valkey_url)
         self.postgres = Postgres(database_url, max_size=4)
         self.journal = Journal(self.postgres)
         loader = LuaLoader(self.valkey)

@@ -156,7 +156,17 @@ def test_its_rows_have_the_defaults_and_bounds_of_the_specification() -> None:
         ({"VALKEY_PREFIX": "a{b}"}, 'VALKEY_PREFIX="a{b}" is not'),
         ({"PG_CA_FILE": "/nowhere.pem"}, 'PG_CA_FILE="/nowhere.pem" cannot be read'),
         ({"PG_CA_FILE": __file__}, "is not a PEM file"),
-        ({"VALKEY_CLUSTER": "1"}, "VALKEY_CLUSTER is set, but this build"),
+        (
+            {
+                "STORE": "valkey",
+                "DATABASE_URL": "postgresql://pg/qm",
+                "SECRET": "s" * 32,
+                "ADMIN_KEY": "a" * 16,
+                "VALKEY_CLUSTER": "1",
+                "VALKEY_URL": "redis://valkey/3",
+            },
+            "names a database other than 0",
+        ),
     ],
 )
 def test_it_refuses_what_would_be_unsafe(env: dict[str, str], words: str) -> None:
