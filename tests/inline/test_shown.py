@@ -17,7 +17,7 @@ def test_a_dead_origin_is_told_on_the_room(front: Front) -> None:
         front.room("dead", state="bypass", proxyOrigin=f"http://127.0.0.1:{taken.getsockname()[1]}")
         with front.connect() as client:
             for _ in range(2):
-                assert client.ask("GET / HTTP/1.1\r\nHost: dead.test\r\n\r\n").status == 502
+                assert client.ask("GET / HTTP/1.1\nHost: dead.test").status == 502
 
     def shown() -> dict[str, object]:
         return dict(front.admin("GET", "rooms/dead")[1]["room"])
