@@ -21,7 +21,7 @@ async def metrics(request: Request) -> HTTPResponse:
     try:
         principal = await qm.access.authenticate(brought_by(request, query))
     except CredentialInQuery:
-        tell_of_query_credential("/metrics", credential_in(query))
+        tell_of_query_credential(qm.limiter, "/metrics", credential_in(query))
         raise
     if principal.role < Role.VIEWER:
         raise needs(Role.VIEWER, has=principal.role.word)

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from app.core.clock import mono
-
-QUIET_SEC: Final = 60.0
+_GROUP: Final = "auth"
 
 log = structlog.get_logger(__name__)
 
-_told: dict[str, float] = {}
-"""When each route's line was last written; bounded by the table of routes."""
+
+class Budget(Protocol):
+    """What is asked of one."""
+
+    @property
+    def allowed(self) -> bool:
+        """There is room in it."""
 
 
-def tell_of_query_credential(route: str, parameter: str) -> None:
+class Limiter(Protocol):
+    """Budgets that the workers of an instance share."""
+
+    def peek(self, group: str, key: bytes, limit: int) -> Budget:
+        """Look at a budget."""
+
+    def take(self, group: str, key: bytes, limit: int) -> Budget:
+        """Count against a budget."""
+
+
+def tell_of_query_credential(limiter: Limiter, route: str, parameter: str) -> None:
     """One line a minute and route that somebody puts keys into addresses; never the value (ADM-045, VIS-138)."""
-    if mono() - _told.get(route, -QUIET_SEC) >= QUIET_SEC:
-        _told[route] = mono()
+    key = b"key in an address of " + route.encode()
+    if limiter.peek(_GROUP, key, 1).allowed and limiter.take(_GROUP, key, 1).allowed:
         log.warning("credential_in_query_refused", route=route, parameter=parameter.lower())

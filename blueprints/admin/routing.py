@@ -145,7 +145,7 @@ class Router:
                 refusal.headers["Set-Cookie"] = cookie
             raise
         except CredentialInQuery:
-            tell_of_query_credential("unknown" if route is None else route.path, credential_in(query))
+            tell_of_query_credential(qm.limiter, "unknown" if route is None else route.path, credential_in(query))
             raise
 
     def _find(self, path: str) -> dict[str, tuple[Route, tuple[str, ...]]]:

@@ -70,7 +70,7 @@ async def _refuse_query(request: Request, qm: AppContext) -> None:
         try:
             await qm.access.authenticate(brought)
         except CredentialInQuery:
-            tell_of_query_credential("session", brought.in_query)
+            tell_of_query_credential(qm.limiter, "session", brought.in_query)
             raise
     if query:
         raise UnknownField(*dict.fromkeys(name for name, _ in query))

@@ -28,7 +28,7 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
             raise RateLimited
         query = request.query
         if named := next((name for name in QUERY_KEYS if name in query), None):
-            tell_of_query_credential("verify", named)
+            tell_of_query_credential(ctx.limiter, "verify", named)
             raise Unauthorized("Public API key sent in the URL", code="credential_in_query", ok=False)
         authorization = request.header(b"authorization") if b"authorization" in request.headers else None
         holder = await ctx.visitor.keys.judge(request.client, authorization)

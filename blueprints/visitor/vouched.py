@@ -86,7 +86,7 @@ class VouchedCheck:
         """Return for a good key. A refused caller pays for himself (VIS-136 … VIS-138)."""
         try:
             if named := next((name for name in QUERY_KEYS if name in request.query), None):
-                tell_of_query_credential("check", named)
+                tell_of_query_credential(self._limiter, "check", named)
                 raise Unauthorized("Send the key in the Authorization header", code="credential_in_query")
             authorization = request.header(b"authorization") if b"authorization" in request.headers else None
             await self._visitor.keys.judge(request.client, authorization)

@@ -135,7 +135,7 @@ def test_it_reads_json_whatever_the_content_type_says(owner: Caller, room: str, 
 @pytest.mark.req("ADM-015")
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"[]", b"5", b'"x"', b"null", b"\xff\xfe", b'{"id":"a","id":"b"}', b"{} x", b"id=shop", b'{"rate":NaN}'],
+    [b"{", b"[]", b"5", b'"x"', b"null", b"\xff\xfe", b'{"id":"a","id":"b"}', b"{} x", b"id=shop"],
 )
 def test_it_refuses_a_body_that_is_no_json_object(owner: Caller, room: str, body: bytes) -> None:
     for path in ("rooms", f"rooms/{room}/rate", f"rooms/{room}/pause", "sse-ticket"):
@@ -204,18 +204,19 @@ def test_it_refuses_a_credential_in_the_address_even_beside_a_good_one(
     assert owner("GET", "/api/admin/me").status_code == 200
 
 
-@pytest.mark.req("ADM-044")
+@pytest.mark.req("ADM-044", "ADM-045")
 @pytest.mark.parametrize(("method", "route"), [("GET", "health"), ("POST", "session")])
 def test_it_logs_such_an_address_without_its_value(server: Server, owner: Caller, method: str, route: str) -> None:
-    for _ in range(10):
-        owner(method, f"/api/admin/{route}?API_key=do-not-log-me")
+    for _ in range(20):
+        owner(method, f"/api/admin/{route}?API_key=do-not-log-me", headers={"Connection": "close"})
 
     lines = [line for line in server.stderr.splitlines() if "credential_in_query" in line and f"route={route}" in line]
-    assert 1 <= len(lines) <= 2  # one a minute and worker
+    assert len(lines) == 1, "one a minute, whichever worker is asked"
     assert "parameter=" in lines[0]
     assert "do-not-log-me" not in server.stderr
 
 
+@pytest.mark.req("ADM-046")
 def test_a_ticket_is_no_credential_on_any_other_route(owner: Caller, stranger: Caller) -> None:
     ticket = owner("POST", "/api/admin/sse-ticket").json()["ticket"]
 
@@ -246,7 +247,8 @@ def test_it_locks_an_address_after_its_failures_and_no_other(server: Server, cal
     assert guesser("GET", "/").status_code == 200
     assert code(guesser("GET", "/api/admin/me")) == (401, "unauthorized")
     assert neighbour("GET", "/api/admin/me").status_code == 200
-    assert sum("auth_lockout_started" in line for line in server.stderr.splitlines()) == 1
+    own = f"address={guesser.http.headers['X-Forwarded-For']}"
+    assert sum("auth_lockout_started" in line and own in line for line in server.stderr.splitlines()) == 1
 
 
 def test_the_public_key_has_no_right_here(callers: Callers) -> None:
