@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin.callers import Caller, Callers
+from tests.admin.conftest import house as house
+from tests.admin.conftest import process as process
 from tests.harness import Server
 
 MAX_CONNECTIONS = 60
