@@ -106,7 +106,8 @@ def pair(valkey_url: str, database_url: str, **env: str | None) -> Iterator[Pair
             for one in made:
                 one.postgres.mend()
                 one.valkey.mend()
-                one.server.kill(signal.SIGTERM)
+                if one.server.process is not None and one.server.process.poll() is None:
+                    one.server.kill(signal.SIGTERM)
             names = list(redis.scan_iter(match=prefix + "*", count=1000))
             if names:
                 redis.unlink(*names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +12,15 @@ import pytest
 
 from tests.harness import wait_for
 from tests.ops.fleet import Instance, Pair, pair
+from tests.ops.prometheus import Prometheus
 from tests.ops.scrape import scrape
 
 
 @pytest.fixture(scope="module")
 def two(private_stores) -> Iterator[Pair]:  # type: ignore[no-untyped-def]
-    with pair(private_stores.valkey_url, private_stores.database_url, RESYNC_MS="1000") as made:
+    with pair(
+        private_stores.valkey_url, private_stores.database_url, RESYNC_MS="1000", SHUTDOWN_GRACE_MS="1000"
+    ) as made:
         wait_for(lambda: any(one.healthz().json()["leader"] for one in made.both()))
         yield made
 
@@ -88,6 +92,42 @@ def test_every_series_has_its_instance_and_rooms_are_alike(two: Pair) -> None:
         )
     assert rooms[0] == rooms[1]
     assert rooms[0]["qm_room_waiting[('room', 'alike')]"] == 4
+
+
+@pytest.mark.req("OBS-108")
+def test_prometheus_tells_the_instances_apart_by_their_own_label(two: Pair) -> None:
+    two.first.make_room("watched", ratePerMinute=0, queueMaxPerIp=100)
+    for one, joins in ((two.first, 2), (two.second, 1)):
+        for _ in range(joins):
+            assert one.join("watched").status_code == 200
+    with Prometheus(two.first.server, two.second.server) as prometheus:
+        wait_for(lambda: len(prometheus.ask('up{job="honest"} == 1')) == 2)
+        wait_for(lambda: len(prometheus.ask('up{job="default"} == 1')) == 2)
+
+        kept = prometheus.ask('qm_joins_total{job="honest",room="watched"}')
+        moved = prometheus.ask('qm_joins_total{job="default",room="watched"}')
+        summed = prometheus.ask('sum(qm_joins_total{job="honest",room="watched"})')
+        waiting = prometheus.ask('max by (room) (qm_room_waiting{job="honest",room="watched"})')
+
+    assert {labels["instance"]: value for labels, value in kept} == {"first": 2, "second": 1}
+    assert {labels["exported_instance"]: value for labels, value in moved} == {"first": 2, "second": 1}
+    assert [value for _, value in summed] == [3]
+    assert [value for _, value in waiting] == [3]
+
+
+@pytest.mark.req("OBS-039", "FLT-041", "FLT-042")
+def test_what_was_refused_is_summed_over_both(two: Pair) -> None:
+    for one, checks in ((two.first, 2), (two.second, 3)):
+        for _ in range(checks):
+            assert httpx.get(f"{one.server.url}/api/check?room=chekout").status_code == 404
+
+    def seen(one: Instance) -> tuple[int, int]:
+        health = one.health()
+        rooms = {room["roomId"]: room["count"] for room in health["checks"]["unknownRooms"]}
+        return health["counters"]["unknownRoomChecks"], rooms.get("chekout", 0)
+
+    for one in two.both():
+        wait_for(lambda one=one: seen(one) == (5, 5))  # type: ignore[misc]
 
 
 @pytest.mark.req("OBS-017", "OBS-018", "OBS-019", "OBS-023", "OBS-024")
@@ -211,3 +251,23 @@ def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
     one.valkey.mend()
     one.postgres.mend()
     wait_for(lambda: all(map(is_well, two.both())))
+
+
+@pytest.mark.req("OBS-002", "OBS-014", "FLT-042")
+def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_once(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    with httpx.Client(base_url=two.second.server.url) as kept:  # let in before the stop
+        assert kept.get("/healthz").status_code == 200
+        two.second.server.kill(signal.SIGTERM)
+        wait_for(lambda: two.second.healthz().status_code == 503)
+        body = kept.get("/healthz").json()
+        assert (body["ready"], body["status"]) == (False, "shutting_down")
+        assert [reason["code"] for reason in body["reasons"]] == ["shutting_down"]
+        version = httpx.get(two.second.server.url + "/api/version")
+        assert (version.status_code, version.json()["status"]) == (200, "shutting_down")
+        assert scrape(two.second.server).value("qm_shutting_down", instance="second") == 1
+    assert two.second.server.wait() == 0, two.second.server.stderr[-3000:]
+
+    assert [member["instance"] for member in two.first.health()["fleet"]["members"]] == ["first"]
+    assert two.first.health()["counters"]["unknownRoomChecks"] == 2
+    assert len(list(two.redis.scan_iter(match=f"{two.prefix}ctr:*"))) == 1

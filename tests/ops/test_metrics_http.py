@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 from collections import Counter
 
 import httpx
@@ -17,6 +15,7 @@ from tests.admin.callers import TARGET, Caller, Callers, code, fresh_id
 from tests.harness import Server, wait_for
 from tests.ops.conftest import PUBLIC_KEY
 from tests.ops.scrape import Scrape, scrape
+from tests.ops.tools import promtool
 
 
 def make_room(owner: Caller, **fields: object) -> str:
@@ -256,10 +255,6 @@ def _answered(found: Scrape) -> float:
 
 
 def test_promtool_finds_nothing_wrong_but_the_one_old_name(server: Server) -> None:
-    if (promtool := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not installed")
-    done = subprocess.run(
-        [promtool, "check", "metrics"], input=scrape(server).text, capture_output=True, text=True, check=False
-    )
+    done = promtool("check", "metrics", stdin=scrape(server).text)
     said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("qm_edge_refused ")]
     assert said == []
