@@ -137,6 +137,8 @@ class Drainer:
     async def _last_turns(self) -> bool:
         self.sweep_soon()
         self._lease = None  # it is for economy; now it matters that nothing is left behind
+        for state in self._due.values():
+            state.not_before = 0.0  # also of rooms that another drainer held a moment ago
         try:
             await self._sweep()
             for _ in range(100):
