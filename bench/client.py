@@ -34,6 +34,9 @@ class _Connection(asyncio.Protocol):
     def __init__(self, requests: Iterator[bytes], deadline: float, result: Result, done: asyncio.Future[None]) -> None:
         self.requests, self.deadline, self.result, self.done = requests, deadline, result, done
         self.buffer = b""
+        self.left = -1
+        """Bytes of the body that are still to come; -1 = the head is."""
+        self.status = 0
         self.sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,6 +54,11 @@ class _Connection(asyncio.Protocol):
         self.transport.write(request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
+        if self.left >= 0:  # a long body is counted, not kept
+            self.left -= len(data)
+            if self.left <= 0:
+                self._note(b"")
+            return
         buffer = self.buffer + data if self.buffer else data
         head_end = buffer.find(b"\r\n\r\n")
         if head_end < 0:
@@ -59,14 +67,16 @@ class _Connection(asyncio.Protocol):
         head = buffer[:head_end].lower()
         at = head.find(b"\r\ncontent-length:")
         length = int(head[at + 17 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-        if len(buffer) < head_end + 4 + length:
-            self.buffer = buffer
-            return
-        self.buffer = b""
-        status = int(head[9:12])
+        self.status = int(head[9:12])
+        self.left = head_end + 4 + length - len(buffer)
+        if self.left <= 0:
+            self._note(buffer[head_end + 4 :])
+
+    def _note(self, body: bytes) -> None:
+        self.buffer, self.left = b"", -1
         self.result.latencies.append(time.perf_counter() - self.sent)
-        self.result.statuses[status] += 1
-        self.result.bodies[status] = buffer[head_end + 4 :]
+        self.result.statuses[self.status] += 1
+        self.result.bodies[self.status] = body
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:

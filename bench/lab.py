@@ -92,8 +92,8 @@ def _await_http(url: str) -> None:
 
 
 @contextlib.contextmanager
-def laboratory() -> Iterator[Lab]:
-    """Start everything, pin it, and end it again."""
+def laboratory(**settings: str) -> Iterator[Lab]:
+    """Start everything, with further ``settings`` of the server, pin it, and end it again."""
     os.sched_setaffinity(0, {REST_CORE})  # inherited by all that is started here
     stores = PrivateStores(None)
     stores.start()
@@ -109,6 +109,7 @@ def laboratory() -> Iterator[Lab]:
         "TRUST_PROXY_IPS": "127.0.0.1",
         "LOG_LEVEL": "warning",
         **LIMITS_ON_BUT_HIGH,
+        **settings,
     }
     try:
         with Server(env=env, workers=1) as server:
