@@ -30,6 +30,10 @@ BAD_VALUES = {
     ("timeline", "roomId"): (("nope", "%00"), "no_room"),
     ("rooms/<id>/tickets", "q"): (("", "no ref", "%00"), "invalid_q"),
     ("rooms/<id>/tickets", "ref"): (("", "12", "%00"), "invalid_ref"),
+    ("rooms/<id>/install-check", "url"): (("", "shop.example", "ftp://shop.example/"), "invalid_url"),
+    ("rooms/<id>/install-check", "origin"): (("", "shop.example", "https://shop.example/a"), "invalid_origin"),
+    ("history", "roomId"): (("nope", "%00"), "no_room"),
+    ("history", "format"): (("xml", ""), "invalid_format"),
     ("operators/<id>", "purge"): (("", "0", "true"), "invalid_purge"),
 }
 """Route and parameter → values that it refuses, with the code. Every parameter of every table stands here."""
@@ -96,7 +100,8 @@ def test_it_refuses_unknown_parameters_and_bad_values_of_known_ones(api: Api) ->
     for (path, name), (values, code) in BAD_VALUES.items():
         for value in values:
             method = "DELETE" if name == "purge" else "GET"
-            answer = ask(api, method, f"/api/admin/{path.replace('<id>', ROOM)}?{name}={value}")
+            query = f"{name}={value}" + ("&url=https://shop.example/" if name == "origin" else "")
+            answer = ask(api, method, f"/api/admin/{path.replace('<id>', ROOM)}?{query}")
             assert answer.json().get("code") == code, (path, name, value, answer.text)
             assert answer.status_code == (404 if code == "no_room" else 400)
     for path in ("audit", "timeline"):

@@ -99,7 +99,7 @@ def test_it_shows_every_value_in_use_and_of_a_secret_whether_it_is_set(half: Ser
     assert secrets == {
         "SECRET": "set", "SECRET_PREVIOUS": "unset", "ADMIN_KEY": "set", "PUBLIC_API_KEY": "set",
         "EDGE_SECRET": "unset", "VALKEY_URL": "unset", "DATABASE_URL": "unset", "PG_CA_CERT": "unset",
-        "SMTP_URL": "unset",
+        "SMTP_URL": "unset", "ALERT_WEBHOOK_URL": "unset",
     }  # fmt: skip
 
 
