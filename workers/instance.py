@@ -13,6 +13,7 @@ import structlog
 
 from app.core import metrics
 from app.core.errors import StorageUnavailable
+from app.core.settings import Settings
 from app.domain.keyring import Keyring
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.fleet_records import FleetRecords
@@ -100,7 +101,7 @@ def _watch(background: Background, records: FleetRecords, rooms: RoomDirectory) 
         ),
         numbers=numbers,
         stand=standing.now,
-        kid=Keyring(settings.secret.reveal(), None, sign_v2=settings.token_sign_v2).kids[0],
+        kids=_kids(settings),
     )
 
 
@@ -124,3 +125,8 @@ def _directory(background: Background) -> RoomDirectory:
         prefix=settings.valkey_prefix,
         resync_ms=settings.resync_ms,
     )
+
+
+def _kids(settings: Settings) -> tuple[str, ...]:
+    previous = settings.secret_previous.reveal() if settings.secret_previous else None
+    return Keyring(settings.secret.reveal(), previous, sign_v2=settings.token_sign_v2).kids

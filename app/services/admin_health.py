@@ -302,7 +302,20 @@ class AdminHealth:
 
     def _warnings(self) -> list[str]:
         config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
-        return config + self._undeclared.sentences()
+        return [*config, *self._undeclared.sentences(), *self._secrets_apart()]
+
+    def _secrets_apart(self) -> list[str]:
+        """Living instances that cannot verify what this one signs, or this one what they sign (CFG-014)."""
+        fleet, kids = self._instances.last, self._keyring.kids
+        if fleet is None:
+            return []
+        own = self._runtime.instance_id
+        return [
+            f"instances sign with different SECRETs: {own} ({kids[0]}) and {other.instance} ({other.kid})"
+            for other in fleet.live
+            if other.run != self._runtime.run_name
+            and (other.kid not in kids or kids[0] not in other.figures.get("kids", (kids[0],)))
+        ]
 
     def _config_warnings(self) -> list[ConfigWarning]:
         return [*self._runtime.warnings, *self._undeclared.config_warnings()]

@@ -129,8 +129,9 @@ class InstanceWatch:
         sites: Knocked,
         numbers: InstanceNumbers,
         stand: Callable[[], Stand],
-        kid: str,
+        kids: Sequence[str],
     ) -> None:
+        """``kids``: public names of the secrets it verifies by, that of the one it signs by first."""
         self._runtime = runtime
         self._book = book
         self._valkey = valkey
@@ -140,7 +141,7 @@ class InstanceWatch:
         self._sites = sites
         self._numbers = numbers
         self._stand = stand
-        self._kid = kid
+        self._kids = kids
         self._clock = ClockWatch(book)
         self._onsets = Onsets()
         self._of_rooms: list[Incident] = []
@@ -175,7 +176,7 @@ class InstanceWatch:
                 run=self._run,
                 instance=runtime.instance_id,
                 version=VERSION,
-                kid=self._kid,
+                kid=self._kids[0],
                 started_at=runtime.started_at,
                 ready=ready,
                 storage_ok=storage_ok,
@@ -207,6 +208,7 @@ class InstanceWatch:
             "requests": self._growth("requests", self._requests()),
             "tokensRefused": self._growth("refused", book.total(metrics.REJECTED_TOKENS_ALL)),
             "tokensPresented": self._growth("presented", book.total(metrics.TOKENS_PRESENTED)),
+            "kids": list(self._kids),
             "writeErrors": book.total(metrics.WRITE_ERRORS),
         }
 

@@ -95,7 +95,7 @@ class Desk:
             sites=Sites(SiteStore(valkey, process.prefix, LuaLoader(valkey)), every_ms=10_000, timeout_ms=5000),
             numbers=InstanceNumbers(self.table.name),
             stand=standing.now,
-            kid=keyring.kids[0],
+            kids=(keyring.kids[0],),
         )
         self.health = AdminHealth(
             runtime=runtime,

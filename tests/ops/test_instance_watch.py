@@ -58,7 +58,7 @@ class Desk:
             sites=Sites(self.sites, every_ms=3_600_000, timeout_ms=5000),
             numbers=self.numbers,
             stand=self.standing.now,
-            kid="9f86d081",
+            kids=("9f86d081",),
         )
 
     async def make(self, room_id: str, target: str) -> None:
