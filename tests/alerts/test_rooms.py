@@ -335,6 +335,7 @@ async def test_it_tells_that_a_room_is_being_rebuilt_and_nothing_else_of_it(watc
     await watch.frame()
     await watch.hold(120)
     assert await watch.firing() == ["queue_frozen"]
+    await watch.receiver.came(1)
     header = await watch.world.header()
     assert await watch.world.jobs.fence(ROOM, header["gen"], header["epoch"])
     watch.receiver.bodies.clear()
