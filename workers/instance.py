@@ -15,8 +15,10 @@ from app.core import metrics
 from app.core.errors import StorageUnavailable
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
+from app.infrastructure.alert_store import AlertLog, AlertStore
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.fleet_records import FleetRecords
+from app.infrastructure.hook_client import HookClient
 from app.infrastructure.journal import Journal
 from app.infrastructure.journal_size import EVERY_SEC, JournalSizes
 from app.infrastructure.lua_loader import LuaLoader
@@ -24,6 +26,8 @@ from app.infrastructure.process_memory import resident_bytes
 from app.infrastructure.rate_limiter import InstanceNumbers
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
+from app.services.alert_local import LocalAlerts
+from app.services.alert_log import Attempts
 from app.services.instance_watch import LOOK_SEC, RECORD_SEC, InstanceWatch
 from app.services.sites import Sites
 from app.services.standing import Standing
@@ -43,6 +47,7 @@ async def watch_instance(background: Background) -> None:
     await rooms.start()
     watch, storage = _watch(background, records, rooms), _storage(background, records)
 
+    alerts = _own_alerts(background, rooms)
     sizes = JournalSizes(background.postgres, background.valkey, settings.valkey_prefix)
 
     async def weigh_journal() -> None:
@@ -54,6 +59,7 @@ async def watch_instance(background: Background) -> None:
 
     try:
         await asyncio.gather(
+            alerts.run(background.stop),
             _every(background, LOOK_SEC, watch.look),
             _every(background, RECORD_SEC, watch.tell),
             _every(background, settings.alert_every_ms / 1000, storage.frame),
@@ -113,6 +119,21 @@ def _storage(background: Background, records: FleetRecords) -> StorageWatch:
         instance=background.runtime.instance_id,
         every_ms=background.settings.alert_every_ms,
         is_private=background.runtime.is_private,
+    )
+
+
+def _own_alerts(background: Background, rooms: RoomDirectory) -> LocalAlerts:
+    runtime, settings, valkey = background.runtime, background.settings, background.valkey
+    prefix, url = settings.valkey_prefix, None if settings.drill else settings.alert_webhook_url
+    return LocalAlerts(
+        instance=runtime.instance_id,
+        settings=settings,
+        ping=lambda: valkey.execute("PING"),
+        rooms=rooms.all,
+        store=AlertStore(valkey, prefix, LuaLoader(valkey)),
+        book=background.book,
+        attempts=Attempts(AlertLog(valkey, prefix, runtime.run_name), background.book),
+        client=None if url is None else HookClient(url),
     )
 
 

@@ -10,6 +10,7 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_auto import EngineAuto
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.hook_client import HookClient
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.knock import Knocker
@@ -22,8 +23,9 @@ from app.infrastructure.site_store import SiteStore
 from app.infrastructure.wishes import WishStore
 from app.services.activation import Activation
 from app.services.alert_duty import AlertDuty
+from app.services.alert_fleet import FleetSight
 from app.services.alert_log import Attempts
-from app.services.alert_sight import RoomSight
+from app.services.alert_sight import AlertSight, RoomSight
 from app.services.block_marks import BlockMarks
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
@@ -106,12 +108,17 @@ def _alerts(background: Background, rooms: RoomDirectory, loader: LuaLoader, sit
     settings, valkey, prefix = background.settings, background.valkey, background.settings.valkey_prefix
     url = settings.alert_webhook_url
     return AlertDuty(
-        sight=RoomSight(
-            rooms=rooms,
-            engine=EngineAdmin(valkey, prefix, loader),
-            valkey=valkey,
-            sites=Sites(sites, every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms),
-            settings=settings,
+        sight=AlertSight(
+            RoomSight(
+                rooms=rooms,
+                engine=EngineAdmin(valkey, prefix, loader),
+                valkey=valkey,
+                sites=Sites(sites, every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms),
+                settings=settings,
+            ),
+            FleetSight(
+                FleetRecords(valkey, prefix, background.runtime.run_name), background.book, settings.alert_every_ms
+            ),
         ),
         store=AlertStore(valkey, prefix, loader),
         client=None if url is None else HookClient(url),

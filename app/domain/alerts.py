@@ -51,7 +51,17 @@ _KINDS: Final = (
     Kind("rooms_recovering", Severity.CRITICAL),
     Kind("joins_refused", Severity.CRITICAL),
     Kind("slots_hoarded", Severity.WARNING),
-    Kind("valkey_unreachable", Severity.CRITICAL, waits=False),
+    Kind("origin_down", Severity.CRITICAL),
+    Kind("storage_failing", Severity.CRITICAL, waits=False),
+    Kind("valkey_unreachable", Severity.CRITICAL),
+    Kind("tokens_rejected", Severity.CRITICAL),
+    Kind("clock_jump", Severity.WARNING),
+    Kind("connection_limit", Severity.CRITICAL),
+    Kind("proxy_undeclared", Severity.WARNING),
+    Kind("edge_mismatch", Severity.CRITICAL),
+    Kind("valkey_policy", Severity.CRITICAL),
+    Kind("valkey_memory", Severity.WARNING),
+    Kind("instance_lost", Severity.WARNING),
     Kind("test", Severity.INFO, waits=False),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.event: kind for kind in _KINDS}

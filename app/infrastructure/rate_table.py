@@ -44,7 +44,7 @@ COUNTERS: Final = (
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""
 
-LISTS: Final = ("undeclared", "short_chain")
+LISTS: Final = ("undeclared", "short_chain", "edge_refused", "bad_tokens")
 """Short lists of addresses; see ``shared_notes.PeerList``."""
 
 TRACES: Final = ("asks", "places")

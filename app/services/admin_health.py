@@ -17,6 +17,7 @@ from app.core.errors import StorageUnavailable
 from app.core.runtime import Runtime
 from app.core.settings import ConfigWarning
 from app.core.version import VERSION
+from app.domain.alerts import Severity
 from app.domain.incidents import Incident
 from app.domain.keyring import Keyring
 from app.infrastructure.fleet_records import Fleet
@@ -130,6 +131,7 @@ class AdminHealth:
             **_marked(sums.health_blocks(), stale=is_stale),
             "protection": _marked_one(self._protection_block(sums), stale=is_stale),
             "access": self._access_block(),
+            "alerting": self._alerting_block(),
             "memory": self._memory_block(),
             "clock": self._clock_block(),
             "keys": self._keys_block(),
@@ -289,6 +291,16 @@ class AdminHealth:
         """Who may come in; there is no SSO (ADM-048)."""
         operators, links = self._with_access()
         return {"sso": False, "operators": operators, "monitorLinks": links}
+
+    def _alerting_block(self) -> dict[str, Any]:
+        """Whether anybody is told, and how many alerts there are, as of the last look."""
+        book, settings = self._book, self._runtime.settings
+        own = int(book.latest(metrics.VALKEY_ALERT_SINCE) > 0)
+        return {
+            "configured": settings.alert_webhook_url is not None and not settings.drill,
+            "firing": own + sum(book.total(metrics.ALERTS_FIRING, severity.value) for severity in Severity),
+            "pending": book.total(metrics.ALERTS_PENDING),
+        }
 
     def _keys_block(self) -> dict[str, Any]:
         """States of the keys and the public names of the two secrets (CFG-143)."""

@@ -8,7 +8,7 @@ leader neither announces an alert again nor forgets its end. Not here: what is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Protocol
 
 import structlog
@@ -32,14 +32,14 @@ log = structlog.get_logger(__name__)
 
 
 class Sight(Protocol):
-    """Who looks (alert_sight.RoomSight)."""
+    """Who looks (alert_sight.AlertSight)."""
 
     def recall(self, remembered: Any) -> None:
         """Go on from what an earlier leader remembered."""
         ...
 
-    async def look(self, now: int) -> Seen:
-        """Look at everything. Raises StorageUnavailable."""
+    async def look(self, now: int, open_events: Collection[str]) -> Seen:
+        """Look at everything. ``open_events``: those that fire now. Raises StorageUnavailable."""
         ...
 
 
@@ -109,7 +109,7 @@ class AlertDuty:
     async def frame(self, term: Term) -> None:
         """One look, and what follows from it. Raises StorageUnavailable, TermOver; nothing is done then."""
         now = self._now()
-        seen = await self._sight.look(now)
+        seen = await self._sight.look(now, {alert.trouble.event for alert in self._looked.firing})
         looked, notices = look(
             self._looked, seen.troubles, now, self._pace, tells=self.outbox is not None, is_judged=seen.is_judged
         )

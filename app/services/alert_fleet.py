@@ -145,7 +145,7 @@ def _undeclared_words(_: Sequence[InstanceRecord], names: str) -> str:
 def _off_edge(one: InstanceRecord, _: int) -> bool:
     """The numbers are those of one minute; what was refused for the secret is in no number of answers."""
     refused, answered = one.figures.get("edgeRefused", 0), one.figures.get("requests", 0)
-    return refused >= EDGE_MANY and refused >= EDGE_PART * (refused + answered)
+    return bool(refused >= EDGE_MANY and refused >= EDGE_PART * (refused + answered))
 
 
 def _edge_words(bad: Sequence[InstanceRecord], names: str) -> str:

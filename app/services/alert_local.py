@@ -87,13 +87,8 @@ class LocalAlerts:
             await self._ping()
         except StorageUnavailable:
             troubles.append(Trouble("valkey_unreachable", self._message(), None, (self._instance,), alone=True))
-        self._looked, notices = look(
-            self._looked, troubles, self._now(), self._pace, tells=self.outbox is not None
-        )
-        for alert in self._looked.firing[:1] or [None]:
-            self._book.put(metrics.VALKEY_ALERT_SINCE, 0 if alert is None else alert.since)
-            self._book.put(metrics.VALKEY_ALERT_FIRED, 0 if alert is None else alert.fired_at or 0)
-            self._book.put(metrics.VALKEY_ALERT_TOLD, 0 if alert is None else alert.told_at or 0)
+        self._looked, notices = look(self._looked, troubles, self._now(), self._pace, tells=self.outbox is not None)
+        self._show()
         if self.outbox is not None and notices:
             new = [Delivery.of(notice) for notice in notices]
             self.outbox.take_older(new)
@@ -103,9 +98,18 @@ class LocalAlerts:
                 await self._attempts.hand_over()
                 await self._count()
 
+    def _show(self) -> None:
+        """Leave what fires for the web workers, who show it while Valkey cannot."""
+        firing = self._looked.firing
+        since, fired, told = (firing[0].since, firing[0].fired_at, firing[0].told_at) if firing else (0, 0, 0)
+        self._book.put(metrics.VALKEY_ALERT_SINCE, since)
+        self._book.put(metrics.VALKEY_ALERT_FIRED, fired or 0)
+        self._book.put(metrics.VALKEY_ALERT_TOLD, told or 0)
+
     def _message(self) -> str:
         """Who gets in meanwhile (OBS-126)."""
-        names = [room.config.name for room in self._rooms() if _lets_everybody_in(room)]
+        configs = [room.config for room in self._rooms()]
+        names = [config.name for config in configs if config.is_inline and config.on_backend_down == "open"]
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
         inline = f"inline rooms that let everybody in meanwhile: {shown}; " if names else ""
         return (
@@ -123,12 +127,6 @@ class LocalAlerts:
         for severity in Severity:
             self._book.put(metrics.ALERTS_FIRING, fired[severity], severity.value)
         self._book.put(metrics.ALERTS_PENDING, len(looked.pending))
-
-
-def _lets_everybody_in(room: Room) -> bool:
-    """An inline room that passes everybody while the queue is down."""
-    is_inline = bool(getattr(room.config, "proxy_origin", None) or getattr(room.config, "proxy_origins", None))
-    return is_inline and room.config.on_backend_down == "open"
 
 
 async def _nowhere(_: str, __: Delivery | None) -> None:

@@ -172,6 +172,14 @@ def _surge(look: Look) -> str | None:
 
 
 def _target_down(look: Look) -> str | None:
+    return None if look.view.room.config.is_inline else _site_down(look)
+
+
+def _origin_down(look: Look) -> str | None:
+    return _site_down(look) if look.view.room.config.is_inline else None
+
+
+def _site_down(look: Look) -> str | None:
     site = look.view.site
     if site is None or site.is_up is not False:
         return None
@@ -232,6 +240,7 @@ _JUDGES: Final[dict[str, Callable[[Look], str | None]]] = {
     "capacity_full": _capacity_full,
     "surge": _surge,
     "target_down": _target_down,
+    "origin_down": _origin_down,
     "doors_late": _doors_late,
     "room_auto_activated": _room_auto_activated,
     "unprotected_pages": _unprotected_pages,

@@ -6,10 +6,13 @@ becomes of a trouble (domain/alerts.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
+
+from app.core.errors import StorageUnavailable
 from app.core.settings import Settings
 from app.domain.alerts import Trouble
 from app.domain.room import Room
@@ -17,11 +20,14 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.lua_loader import Commands
 from app.infrastructure.refused_checks import refused_checks
 from app.infrastructure.room_directory import RoomDirectory
+from app.services.alert_fleet import FleetSight
 from app.services.alert_rooms import Look, Past, recovering, troubles_of
 from app.services.room_object import RoomView
 from app.services.sites import Sites
 
-ROOMS_A_TRIP: Final = 100
+ROOMS_A_TRIP: Final = 20
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -29,8 +35,11 @@ class Seen:
     """What one look found."""
 
     troubles: list[Trouble] = field(default_factory=list)
+    blind: set[str] = field(default_factory=set)
+    """Events of which nothing can be said."""
     unseen: set[str] = field(default_factory=set)
-    """Rooms of which nothing can be said but that they are being rebuilt."""
+    """Rooms of which nothing can be said, or but that they are being rebuilt."""
+    recovering: set[str] = field(default_factory=set)
     knows_rooms: bool = True
     """False: no list of rooms was ever read, so nothing can be said of any."""
     remembered: dict[str, Any] = field(default_factory=dict)
@@ -39,8 +48,29 @@ class Seen:
     def is_judged(self, trouble: Trouble) -> bool:
         """Whether this look could tell if the trouble still holds."""
         if trouble.room_id is None:
+            return trouble.event not in self.blind
+        if trouble.event == "rooms_recovering" and trouble.room_id in self.recovering:
             return True
-        return self.knows_rooms and (trouble.room_id not in self.unseen or trouble.event == "rooms_recovering")
+        return self.knows_rooms and trouble.room_id not in self.unseen
+
+
+class AlertSight:
+    """Looks at everything: the rooms and the fleet. Calls raise StorageUnavailable."""
+
+    def __init__(self, rooms: RoomSight, fleet: FleetSight) -> None:
+        self._rooms = rooms
+        self._fleet = fleet
+
+    def recall(self, remembered: Mapping[str, Any]) -> None:
+        """Go on from what an earlier leader remembered."""
+        self._rooms.recall(remembered)
+
+    async def look(self, now: int, open_events: Collection[str]) -> Seen:
+        """Look once. ``open_events``: those that fire now."""
+        seen = await self._rooms.look(now)
+        troubles, seen.blind = await self._fleet.look(open_events)
+        seen.troubles += troubles
+        return seen
 
 
 class RoomSight:
@@ -64,7 +94,15 @@ class RoomSight:
         """Look at all rooms."""
         seen, rooms = Seen(knows_rooms=self._rooms.is_loaded), self._rooms.all()
         for start in range(0, len(rooms), ROOMS_A_TRIP):
-            await self._look_at(rooms[start : start + ROOMS_A_TRIP], seen, now)
+            part = rooms[start : start + ROOMS_A_TRIP]
+            try:
+                await self._look_at(part, seen, now)
+            except StorageUnavailable:
+                raise
+            except Exception:
+                # One broken room must not hide the others: of its trip nothing is said, and the log has why.
+                log.exception("rooms_not_looked_at", rooms=len(part))
+                seen.unseen.update(room.id for room in part)
         if seen.knows_rooms:
             alive = {room.id for room in rooms}
             for room_id in [room_id for room_id in self._past if room_id not in alive]:
@@ -82,6 +120,7 @@ class RoomSight:
             view = RoomView(room, figures, site=self._sites.of(room))
             if figures is None:
                 seen.unseen.add(room.id)
+                seen.recovering.add(room.id)
                 seen.troubles.append(recovering(view))
                 continue
             past = self._past.setdefault(room.id, Past())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
+from app.core import metrics
 from app.core.clock import wall_ms
 from app.core.errors import QmError, RateLimited, StorageUnavailable
 from app.core.runtime import Runtime
@@ -18,6 +19,7 @@ from app.infrastructure.alert_store import LOG_MAX, AlertStore
 from app.infrastructure.hook_client import HookClient
 from app.infrastructure.leader_lease import leader_name
 from app.infrastructure.lua_loader import Commands
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.alert_duty import pace_of
 from app.services.alert_log import Attempts
@@ -46,6 +48,7 @@ class Alerts:
         valkey: Commands,
         store: AlertStore,
         attempts: Attempts,
+        book: MetricBook,
         trail: AuditTrail,
         client: HookClient | None,
         limiter: RateLimiter,
@@ -55,6 +58,7 @@ class Alerts:
         self._valkey = valkey
         self._store = store
         self._attempts = attempts
+        self._book = book
         self._trail = trail
         self._client = client
         self._limiter = limiter
@@ -73,7 +77,7 @@ class Alerts:
             "instance": self._runtime.instance_id,
             "leader": self._runtime.is_leader,
             "leaderInstance": leader,
-            "firing": [_firing(alert) for alert in looked.firing],
+            "firing": [_firing(alert) for alert in [*self._own(), *looked.firing]],
             "pending": [{**_shown(alert), "firesAt": pace.fires_at(alert)} for alert in looked.pending],
             "deliveries": deliveries,
             "sent": self._attempts.total("sent"),
@@ -84,7 +88,7 @@ class Alerts:
     async def firing_only(self) -> dict[str, Any]:
         """What a monitor link reads: no names of instances (OBS-156)."""
         looked, *_ = await self._read()
-        shown = [_firing(alert) for alert in looked.firing]
+        shown = [_firing(alert) for alert in [*self._own(), *looked.firing]]
         return {"firing": [{name: one[name] for name in one if name != "instances"} for one in shown]}
 
     async def test(self, actor: Actor) -> dict[str, Any]:
@@ -107,6 +111,18 @@ class Alerts:
         with contextlib.suppress(StorageUnavailable):
             await self._attempts.hand_over()
         return {"ok": outcome.is_ok, "delivery": entry}
+
+    def _own(self) -> list[Alert]:
+        """What this instance alone knows, since nobody can be told of it by way of Valkey (OBS-150)."""
+        since, fired, told = (
+            self._book.latest(fact)
+            for fact in (metrics.VALKEY_ALERT_SINCE, metrics.VALKEY_ALERT_FIRED, metrics.VALKEY_ALERT_TOLD)
+        )
+        if not since:
+            return []
+        name = self._runtime.instance_id
+        trouble = Trouble("valkey_unreachable", f"{name} cannot reach Valkey", None, (name,), alone=True)
+        return [Alert(trouble, since, fired, told or None)]
 
     async def _read(self) -> tuple[Looked, str | None, list[dict[str, Any]]]:
         """Alerts, name of the leader, last attempts; as last known while the live store is away."""

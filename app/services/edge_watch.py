@@ -19,6 +19,7 @@ class EdgeWatch:
 
     def __init__(self, limiter: RateLimiter, settings: Settings, undeclared: UndeclaredPeers) -> None:
         self._counters = limiter.counters
+        self._refused = limiter.lists["edge_refused"]
         self._undeclared = undeclared
         self._values = len(settings.edge_secret)
 
@@ -27,6 +28,7 @@ class EdgeWatch:
         note = client.note
         if note & Note.NOT_BY_EDGE:
             self._counters.add("edge_refused")
+            self._refused.note(client.packed)
         elif note & Note.NO_EDGE_ADDRESS:
             self._counters.add("edge_no_address")
         else:

@@ -9,7 +9,7 @@ it is told (standing.py, admin_health.py, metrics.py). Source: OBS-039 … OBS-0
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,7 @@ from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.incidents import Incident, Onsets
 from app.domain.room import Room
+from app.domain.tokens import Cause
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
 from app.infrastructure.metric_book import TEXTS, MetricBook, signed
@@ -40,6 +41,8 @@ JUMP_SHOWN_MS: Final = 3_600_000
 MINUTE_SEC: Final = 60.0
 ROOMS_A_TRIP: Final = 100
 MANY_SITES: Final = 3
+CAUSES: Final = tuple(cause.value for cause in Cause)
+"""Why a token is refused."""
 NO_WAY_OUT: Final = 2
 """When at least one of so many sites fails, and at least MANY_SITES do, it may be the one who looks (OBS-049)."""
 
@@ -204,9 +207,12 @@ class InstanceWatch:
             "clockJumpAt": jump_at or None,
             "clockJumpMs": signed(book.latest(metrics.JUMP_MS)) if jump_at else None,
             "undeclaredPeers": len(lists["undeclared"].recent(600.0)),
+            "edgePeers": len(lists["edge_refused"].recent(MINUTE_SEC)),
             "edgeRefused": self._growth("edge", counters.total("edge_refused")),
             "requests": self._growth("requests", self._requests()),
             "tokensRefused": self._growth("refused", book.total(metrics.REJECTED_TOKENS_ALL)),
+            "tokenPeers": len(lists["bad_tokens"].recent(MINUTE_SEC)),
+            "tokenCauses": self._causes(),
             "tokensPresented": self._growth("presented", book.total(metrics.TOKENS_PRESENTED)),
             "kids": list(self._kids),
             "writeErrors": book.total(metrics.WRITE_ERRORS),
@@ -253,6 +259,15 @@ class InstanceWatch:
 
     def _requests(self) -> int:
         return _sum_of(self._book, metrics.HTTP_REQUESTS)
+
+    def _causes(self) -> dict[str, int]:
+        """Refused tokens of the last minute by their cause; those without any are left out."""
+        totals: Counter[str] = Counter()
+        for (name, labels), values in self._book.everything().items():
+            if name == metrics.REJECTED_TOKENS.name:
+                totals[labels[1]] += values[0]
+        grown = {cause: self._growth(f"cause {cause}", totals[cause]) for cause in CAUSES}
+        return {cause: number for cause, number in grown.items() if number}
 
     def _growth(self, name: str, total: int) -> int:
         return self._minutes.setdefault(name, LastMinute()).saw(total)

@@ -50,15 +50,15 @@ class StorageWatch:
         judge.frame(self._errors(), int(mono() * 1000))
         others: Sequence[StorageReport] = ()
         now = 0
-        if not self._is_private:
-            try:
-                now = await self._records.now_ms()
-                if judge.streak == 1:
-                    self._failing_since = now
-                await self._records.report_storage(self._report(now, times))
+        try:
+            now = await self._records.now_ms()
+            if judge.streak == 1:
+                self._failing_since = now
+            await self._records.report_storage(self._report(now, times))  # for alerts also where it is the only one
+            if not self._is_private:
                 others = await self._records.storage_reports(without_own=True)
-            except StorageUnavailable:
-                others = ()  # nobody's word can be heard: it stays in rotation (OBS-019)
+        except StorageUnavailable:
+            others = ()  # nobody's word can be heard: it stays in rotation (OBS-019)
         # A word given before the trouble began here says nothing of it: the database may be down for all.
         later = [report for report in others if report.at > self._failing_since]
         unready = judge.unready(times, is_private=self._is_private, others_well=any_well(later, now, judge.every_ms))

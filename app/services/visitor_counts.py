@@ -17,6 +17,7 @@ from app.core.metrics import Metric
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
 from app.infrastructure.metric_book import MetricBook
+from app.infrastructure.shared_notes import PeerList
 from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
@@ -82,8 +83,17 @@ def rule_field(rule: UrlRule) -> str:
 class VisitorCounts:
     """Counters of one worker process. Rooms are those that exist, so made-up ids grow nothing."""
 
-    def __init__(self, many_refused: ManyRefused | None = None, book: MetricBook | None = None) -> None:
-        """``many_refused`` hears of every refused token. ``book``: where the series of ``/metrics`` are kept."""
+    def __init__(
+        self,
+        many_refused: ManyRefused | None = None,
+        book: MetricBook | None = None,
+        bad_tokens: PeerList | None = None,
+    ) -> None:
+        """``many_refused`` hears of every refused token. ``book``: where the series of ``/metrics`` are kept.
+
+        ``bad_tokens``: list of the addresses that refused tokens came from.
+        """
+        self._bad_tokens = bad_tokens
         self._many_refused = many_refused
         self.book = book or MetricBook.alone()
         self.totals: Counter[Counted] = Counter()
@@ -176,8 +186,10 @@ class VisitorCounts:
             self.signals[signal] += 1
             self.by_room[room_id, f"{PROTECTION}signal.{signal}"] += 1
 
-    def rejected_token(self, room_id: str, cause: Cause) -> None:
-        """A visitor token of ``room_id`` was refused (ENG-093)."""
+    def rejected_token(self, room_id: str, cause: Cause, packed: bytes = b"") -> None:
+        """A visitor token of ``room_id`` was refused (ENG-093). ``packed``: address that brought it, 16 bytes."""
+        if self._bad_tokens is not None and packed:
+            self._bad_tokens.note(packed)
         self.count(Counted.REJECTED_TOKENS, room_id)
         self.rejected_tokens[cause] += 1
         self.book.add(metrics.REJECTED_TOKENS, room_id, cause.value)

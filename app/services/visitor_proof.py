@@ -107,7 +107,7 @@ class Identifier:
         for text in visitor.tokens:
             verdict = self._tokens.verify(text, room.id, now_ms)
             if isinstance(verdict, Cause):
-                self._counts.rejected_token(room.id, verdict)
+                self._counts.rejected_token(room.id, verdict, visitor.client.packed)
                 refused = True
             elif claims is None:
                 claims, token, presented = verdict, text, _VALID

@@ -12,6 +12,7 @@ from app.core.clock import wall_ms
 from app.core.settings import Settings
 from app.domain.alerts import Alert
 from app.infrastructure.alert_store import AlertLog, AlertStore
+from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.hook_client import HookClient
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
@@ -22,8 +23,9 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
 from app.services.alert_duty import AlertDuty
+from app.services.alert_fleet import FleetSight
 from app.services.alert_log import Attempts
-from app.services.alert_sight import RoomSight
+from app.services.alert_sight import AlertSight, RoomSight
 from app.services.leadership import Term
 from app.services.sites import Sites
 from tests.alerts.receiver import Receiver, receiving
@@ -49,6 +51,7 @@ class Watch:
         self.sites = SiteStore(valkey, prefix, self.loader)
         self.log = AlertLog(valkey, prefix, "i:one.1")
         self.book = MetricBook.alone()
+        self.records = FleetRecords(valkey, prefix, "i:one.1")
         self.now = int(wall_ms())
         self._sending: list[asyncio.Task[None]] = []
 
@@ -61,10 +64,11 @@ class Watch:
         assert await lease.take()
         self.lease, self.term = lease, Term(lease)
         chosen = Settings(**{**SETTINGS, "valkey_prefix": self.prefix, **settings})
-        sight = RoomSight(
+        room_sight = RoomSight(
             rooms=self.rooms, engine=self.world.admin, valkey=self.valkey,
             sites=Sites(self.sites, every_ms=600_000, timeout_ms=5000), settings=chosen,
         )  # fmt: skip
+        sight = AlertSight(room_sight, FleetSight(self.records, self.book, chosen.alert_every_ms))
         client = HookClient(self.receiver.url, limit_sec=2) if told else None
         self.duty = AlertDuty(
             sight=sight, store=self.store, client=client, settings=chosen, attempts=Attempts(self.log, self.book),

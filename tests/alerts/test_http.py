@@ -85,7 +85,9 @@ def operator_key(owner: Caller, role: str) -> str:
     return str(owner("POST", "/api/admin/operators", {"name": f"an {role}", "role": role}).json()["key"])
 
 
-@pytest.mark.req("OBS-154", "OBS-155", "OBS-156", "OBS-139", "ADM-273", "CFG-081", "CFG-082")
+@pytest.mark.req(
+    "OBS-154", "OBS-155", "OBS-156", "OBS-139", "ADM-273", "CFG-081", "CFG-082", "OBS-081", "OBS-105", "OBS-146"
+)
 def test_it_tells_the_receiver_and_every_reader(owner: Caller, callers: Callers, hook: Hook) -> None:
     made = owner("POST", "/api/admin/rooms", {"id": "shop", "name": "The shop", "targetUrl": TARGET, "rate": 0})
     assert made.status_code == 200, made.text
@@ -131,6 +133,15 @@ def test_it_tells_the_receiver_and_every_reader(owner: Caller, callers: Callers,
     assert reduced == {"firing": [{name: value for name, value in firing.items() if name != "instances"}]}
     viewer = callers.with_key(operator_key(owner, "viewer"))("GET", "/api/v1/admin/alerts").json()
     assert viewer["firing"] == [firing]
+
+    def alerting() -> dict[str, Any]:
+        return dict(owner("GET", "/api/admin/health").json()["alerting"])
+
+    wait_for(lambda: alerting()["firing"] == 1)
+    assert alerting() == {"configured": True, "firing": 1, "pending": 0}
+    scraped = owner("GET", "/metrics").text
+    for severity, number in (("critical", 0), ("warning", 1), ("info", 0)):
+        assert f'qm_alerts_firing{{severity="{severity}"}} {number}.0' in scraped
 
     assert owner("POST", "/api/admin/rooms/shop/rate", {"rate": 6000}).status_code == 200
     wait_for(lambda: any(n["status"] == "resolved" for n in hook.notices))
