@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_SEC: Final = 5.0
 IDLE_LIFETIME_SEC: Final = 300.0
+GONE: Final = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "2",
+    "tcp_user_timeout": "11000",
+}
+"""When Postgres gives up a client whose host is gone without a word, and with it the locks on heads of rooms and on
+rebuilds, which others wait for (FLT-085): after 11 s instead of hours."""
 CLIENT_GRACE_SEC: Final = 1.0
 """How much longer than the server's own statement timeout the client waits before it gives the connection up."""
 
@@ -129,7 +137,9 @@ class Postgres:
         ``command_timeout_sec``: longest statement, None = no limit.
         """
         try:
-            link = await asyncpg.connect(self._dsn, timeout=CONNECT_TIMEOUT_SEC, command_timeout=command_timeout_sec)
+            link = await asyncpg.connect(
+                self._dsn, timeout=CONNECT_TIMEOUT_SEC, command_timeout=command_timeout_sec, server_settings=GONE
+            )
         except UNREACHABLE as error:
             raise StorageUnavailable() from error
         try:
@@ -150,7 +160,7 @@ class Postgres:
                         timeout=CONNECT_TIMEOUT_SEC,
                         command_timeout=self._timeout_ms / 1000 + CLIENT_GRACE_SEC,
                         max_inactive_connection_lifetime=IDLE_LIFETIME_SEC,
-                        server_settings={"statement_timeout": str(self._timeout_ms)},
+                        server_settings={"statement_timeout": str(self._timeout_ms), **GONE},
                     )
         return self._pool
 

@@ -33,6 +33,10 @@ MessageHandler = Callable[[bytes], Awaitable[None] | None]
 
 SHOWN_DOWN_SEC: Final = 5.0
 """How long a command timeout alone shows as ``down`` (FLT-062)."""
+LISTEN_IDLE_SEC: Final = 5.0
+"""Silence after which a listener asks whether its connection still lives, and how long it then waits for the answer."""
+_LATE_SEC: Final = 0.1
+"""A reply that comes with that of the PING on another connection was only slow."""
 _PROBE_FIRST_SEC: Final = 0.02
 _PROBE_LAST_SEC: Final = 1.0
 
@@ -172,9 +176,19 @@ class Valkey:
 
     async def _check_after_timeout(self) -> None:
         """One slow command is no outage: only a PING on another connection that fails too makes one (FLT-148)."""
-        if not self._down and not await self._answers():
+        if self._down:
+            return
+        if not await self._answers():
             self._start_outage(None)
             self._link.cut()
+            return
+        await asyncio.sleep(_LATE_SEC)
+        if self._link.is_mute and not self._down:
+            # Commands are run in the order they come: this connection was forgotten on the way, as after a switch of
+            # addresses, and nobody will ever end it.
+            log.warning("valkey_connection_stranded")
+            await self._link.renew()
+            await self._tell_hooks()
 
     def _start_outage(self, error: Exception | None) -> None:
         if self._down or self._is_closing:
@@ -190,6 +204,9 @@ class Valkey:
             pause = min(pause * 2, _PROBE_LAST_SEC)
         self._down = False
         log.info("valkey_back")
+        await self._tell_hooks()
+
+    async def _tell_hooks(self) -> None:
         for hook in self._hooks:
             try:
                 await hook()
@@ -293,10 +310,18 @@ class Listener:
                 confirmed += message is not None and message["type"] == "subscribe"
             await self._resync()
             self._subscribed.set()
+            is_asked = False
             while True:
-                message = await channels.get_message(ignore_subscribe_messages=True, timeout=None)
+                message = await channels.get_message(ignore_subscribe_messages=True, timeout=LISTEN_IDLE_SEC)
                 if message is not None:
-                    await self._handle(message["channel"], message["data"])
+                    is_asked = False
+                    if message["type"] == "message":
+                        await self._handle(message["channel"], message["data"])
+                elif is_asked:
+                    raise wrong.TimeoutError("the connection is mute")
+                else:
+                    is_asked = True
+                    await channels.ping()
 
     async def _resync(self) -> None:
         try:

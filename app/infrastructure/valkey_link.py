@@ -53,6 +53,7 @@ class Link:
         self._out: list[bytes] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_renewed = False
 
     async def call(self, command: Iterable[Any]) -> Any:
         """Reply to one command; redis.exceptions.ResponseError, LinkClosed, or a TimeoutError of redis-py."""
@@ -84,6 +85,19 @@ class Link:
         """Give up on this connection, for example because it is mute; the next call opens another."""
         if self._reading is not None:
             self._reading.cancel()
+
+    @property
+    def is_mute(self) -> bool:
+        """True when a reply is overdue that has not come yet."""
+        return bool(self._waiting) and self._waiting[0][0] <= mono()
+
+    async def renew(self) -> None:
+        """Give up on this connection without a loss to tell of: the store is there, and the next call opens another."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            self._is_renewed = True
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def _open(self) -> None:
         if self._opening is None:
@@ -136,9 +150,11 @@ class Link:
             end = LinkClosed(str(error))
             end.__cause__ = error
         except asyncio.CancelledError:
-            end = LinkClosed("given up")
+            end = wrong.TimeoutError("no reply in time") if self._is_renewed else LinkClosed("given up")
+        is_renewed, self._is_renewed = self._is_renewed, False
         await self._drop(end)
-        self._on_loss(end)
+        if not is_renewed:
+            self._on_loss(end)
 
     def _hand_out(self, reply: Any) -> None:
         _, waiter = self._waiting.popleft()

@@ -9,9 +9,12 @@ from types import TracebackType
 
 
 class Relay:
-    """Forwards to ``target`` (a loopback port). ``with Relay(port) as relay:`` - then connect to ``relay.port``."""
+    """Forwards to ``target``: a loopback port or the path of a unix socket.
 
-    def __init__(self, target: int) -> None:
+    ``with Relay(port) as relay:`` - then connect to ``relay.port``.
+    """
+
+    def __init__(self, target: int | str) -> None:
         self.target = target
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -21,7 +24,7 @@ class Relay:
         self._flowing = asyncio.Event()
         self._is_cut = False
 
-    def point(self, target: int) -> None:
+    def point(self, target: int | str) -> None:
         """Forward new connections to another port, and end the present ones."""
         self.target = target
         self._call(self._end_links())
@@ -34,6 +37,16 @@ class Relay:
     def mute(self) -> None:
         """Keep connections and take new ones, and forward nothing more."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def strand(self) -> None:
+        """Forward nothing more on the present connections, for ever; new ones work."""
+
+        def swap() -> None:
+            self._flowing.clear()
+            self._flowing = asyncio.Event()
+            self._flowing.set()
+
+        self._loop.call_soon_threadsafe(swap)
 
     def mend(self) -> None:
         """Forward again, also what has been held back."""
@@ -81,14 +94,15 @@ class Relay:
             writer.transport.abort()
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            far_reader, far_writer = await self._connect()
         except OSError:
             writer.transport.abort()
             return
         ends = {writer, far_writer}
         self._links |= ends
         try:
-            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            flowing = self._flowing
+            await asyncio.gather(self._pump(reader, far_writer, flowing), self._pump(far_reader, writer, flowing))
         except (OSError, asyncio.CancelledError):
             pass  # at the end of the relay too: a connection's task that was cancelled is complained of
         finally:
@@ -96,9 +110,14 @@ class Relay:
                 end.transport.abort()
             self._links -= ends
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self.target, str):
+            return await asyncio.open_unix_connection(self.target)
+        return await asyncio.open_connection("127.0.0.1", self.target)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flowing: asyncio.Event) -> None:
         while data := await reader.read(65_536):
-            await self._flowing.wait()
+            await flowing.wait()
             writer.write(data)
             await writer.drain()
         writer.transport.abort()
