@@ -40,6 +40,7 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.refused_tokens import RefusedTokens
 from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.seal_store import SealStore
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
 from app.infrastructure.valkey_cluster import connect_valkey
@@ -68,7 +69,7 @@ from app.services.memory_guard import MemoryGuard
 from app.services.metrics import MetricsPage
 from app.services.monitor_links import MonitorLinks
 from app.services.named_keys import NamedKeys
-from app.services.notes import Notes
+from app.services.notes import Notes, audit_line
 from app.services.operators import Operators
 from app.services.people import People
 from app.services.refused_tokens import ManyRefused
@@ -255,6 +256,7 @@ class AppContext:
             fleet=fleet,
             instances=Instances(FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix)),
             with_access=people.numbers,
+            seals=SealStore(postgres, audit_line),
         )
         assets = Assets()
         tickets = TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.core.clock import wall_ms
 from app.infrastructure.address_guard import own_ports
 from app.infrastructure.address_store import AddressStore
 from app.infrastructure.alert_store import AlertLog, AlertStore
@@ -19,6 +20,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.mailer import Mailer
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.seal_store import SealStore
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.wishes import WishStore
 from app.services.activation import Activation
@@ -26,9 +28,11 @@ from app.services.alert_duty import AlertDuty
 from app.services.alert_fleet import FleetSight
 from app.services.alert_log import Attempts
 from app.services.alert_sight import AlertSight, RoomSight
+from app.services.audit_seals import AuditSeals
 from app.services.block_marks import BlockMarks
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
+from app.services.notes import audit_line
 from app.services.notify import AddressDigest
 from app.services.old_addresses import OldAddresses
 from app.services.old_marks import OldMarks
@@ -78,6 +82,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         ),
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
         OldMarks(NotesStore(background.postgres)),
+        AuditSeals(SealStore(background.postgres, audit_line), now=wall_ms),
         BlockMarks(
             rooms=rooms,
             counts=BlockCounts(background.valkey, prefix, loader),

@@ -26,6 +26,7 @@ from app.infrastructure.metric_book import MetricBook, signed
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.process_memory import limit_bytes
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.seal_store import SealState, SealStore
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
 from app.services.instances import Instances
@@ -58,9 +59,11 @@ class AdminHealth:
         fleet: FleetCounts,
         instances: Instances,
         with_access: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        seals: SealStore | None = None,
         now: Callable[[], int] = wall_ms,
     ) -> None:
-        """``with_access``: numbers of operators and of monitor links that are good now."""
+        """``with_access``: numbers of operators and of monitor links that are good now. ``seals``: of the audit trail;
+        None: nothing is told of them."""
         self._runtime = runtime
         self._book = book
         self._standing = standing
@@ -74,6 +77,7 @@ class AdminHealth:
         self._fleet = fleet
         self._instances = instances
         self._with_access = with_access
+        self._seals = seals
         self._now = now
 
     def stand(self) -> Stand:
@@ -110,8 +114,8 @@ class AdminHealth:
 
     async def report(self) -> dict[str, Any]:
         """The full answer; it is given whatever is down (OBS-032)."""
-        views, postgres, counted, fleet = await asyncio.gather(
-            self._views(), self._try_postgres(), self._sums(), self._instances.read()
+        views, postgres, counted, fleet, seals = await asyncio.gather(
+            self._views(), self._try_postgres(), self._sums(), self._instances.read(), self._seal_state()
         )
         sums, is_stale = counted
         stand, size = self.stand(), await self._instances.journal_size()
@@ -132,12 +136,13 @@ class AdminHealth:
             "protection": _marked_one(self._protection_block(sums), stale=is_stale),
             "access": self._access_block(),
             "alerting": self._alerting_block(),
+            "audit": _audit_block(seals),
             "memory": self._memory_block(),
             "clock": self._clock_block(),
             "keys": self._keys_block(),
             "config": self._config_block(),
             "incidents": [incident.to_json() for incident in stand.incidents],
-            "warnings": self._warnings(),
+            "warnings": [*self._warnings(), *_audit_warnings(seals)],
             "configWarnings": [_warning(warning) for warning in self._config_warnings()],
             "hardening": list(self._runtime.hardening),
         }
@@ -178,6 +183,15 @@ class AdminHealth:
         except (StorageUnavailable, TimeoutError):
             return "down"
         return "up"
+
+    async def _seal_state(self) -> SealState:
+        """What is known of the seals of the audit trail; nothing while Postgres is away."""
+        if self._seals is None:
+            return SealState()
+        try:
+            return await asyncio.wait_for(self._seals.state(), POSTGRES_TRIAL_SEC)
+        except (StorageUnavailable, TimeoutError):
+            return SealState()
 
     async def _sums(self) -> tuple[Sums, bool]:
         """Counts of the living instances, and whether those of others could not be read (OBS-039, FLT-043)."""
@@ -331,6 +345,22 @@ class AdminHealth:
 
     def _config_warnings(self) -> list[ConfigWarning]:
         return [*self._runtime.warnings, *self._undeclared.config_warnings()]
+
+
+def _audit_block(seals: SealState) -> dict[str, Any]:
+    """``audit``: how far the trail is sealed, and whether the seals still fit (ADM-299)."""
+    return {
+        "sealedTo": seals.sealed_to,
+        "sealedAt": seals.sealed_at,
+        "seal": None if seals.digest is None else seals.digest.hex(),
+        "ok": None if seals.checked_at is None else seals.bad_from is None,
+    }
+
+
+def _audit_warnings(seals: SealState) -> list[str]:
+    if seals.bad_from is None:
+        return []
+    return [f"The audit trail was changed: from id {seals.bad_from} on it does not fit its seals."]
 
 
 def _standing_block(stand: Stand) -> dict[str, Any]:

@@ -342,7 +342,7 @@ _MEMBER: Final = struct(
 )
 _BLOCKS: Final = (
     "sse", "connections", "limits", "waitingPage", "storage", "backend", "proxy", "edge", "counters", "checks",
-    "tokens", "protection", "access", "alerting", "memory", "clock", "keys",
+    "tokens", "protection", "access", "alerting", "audit", "memory", "clock", "keys",
 )  # fmt: skip
 HEALTH: Final[Shape] = {
     **struct(

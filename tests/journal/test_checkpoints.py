@@ -57,7 +57,7 @@ async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House
         await chance.act()
     before = without_fresh(await settled(house))
     ((_, at),) = await kept(house)
-    await house.postgres.execute("UPDATE events SET type = 99 WHERE seq <= $1", at)
+    await house.tamper("UPDATE events SET type = 99 WHERE seq <= $1", at)
 
     await lose_and_rebuild(house)
     await keep_the_time(house, "shop")
@@ -154,7 +154,7 @@ async def test_a_room_that_it_cannot_read_keeps_no_other_from_its_checkpoint(hou
         for who in range(people):
             await house.join(room, who)
         await house.drain(room)
-    await house.postgres.execute("UPDATE events SET type = 77 WHERE room = 'shop' AND seq = 2")
+    await house.tamper("UPDATE events SET type = 77 WHERE room = 'shop' AND seq = 2")
     maker = Checkpoints(house.postgres, events=1)
 
     with capture_logs() as lines:

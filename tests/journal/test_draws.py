@@ -199,7 +199,7 @@ async def test_it_can_be_checked_by_the_published_program(house: House, fresh_sc
     assert "38 places of 7 identities, tickets from 1," in lines[0]
     assert "20 places of 20 identities, tickets from 39," in lines[1]
     sql = "UPDATE events SET body = set_byte(body, 4, get_byte(body, 8)) WHERE type = 8"
-    await house.postgres.execute(sql)
+    await house.tamper(sql)
     tampered = check(fresh_schema, tmp_path)
     assert tampered.returncode == 1
     assert "BAD" in tampered.stdout

@@ -227,7 +227,7 @@ async def test_it_keeps_a_room_fenced_whose_journal_it_cannot_read(house: House)
     for room in ("shop", "other"):
         await house.join(room, 1)
         await house.drain(room)
-    await house.postgres.execute("UPDATE events SET type = 77 WHERE room = 'shop' AND seq = 2")
+    await house.tamper("UPDATE events SET type = 77 WHERE room = 'shop' AND seq = 2")
     await house.lose_everything()
 
     assert await house.recovery.ensure_all() == 2

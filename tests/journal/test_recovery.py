@@ -115,11 +115,11 @@ async def test_it_tries_again_later_when_a_rebuild_failed(running: House, monkey
     await house.create("shop")
     await house.join("shop", 1)
     await house.drain("shop")
-    await house.postgres.execute("UPDATE events SET lv = 9 WHERE seq = 2")
+    await house.tamper("UPDATE events SET lv = 9 WHERE seq = 2")
     await house.lose_everything()
     assert not await house.recovery.ensure(SHOP)
 
-    await house.postgres.execute("UPDATE events SET lv = 1 WHERE seq = 2")
+    await house.tamper("UPDATE events SET lv = 1 WHERE seq = 2")
 
     await until(lambda: mended(house))
 

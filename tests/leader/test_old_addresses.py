@@ -27,7 +27,7 @@ async def filled(house: House, count: int) -> None:
     for who in range(count):
         await house.engine.join(house.rooms["shop"], newcomer(who))
     await house.drain("shop")
-    await house.postgres.execute("UPDATE events SET at = at - $1 WHERE seq <= $2", 30 * DAY_MS, 1 + count // 2)
+    await house.tamper("UPDATE events SET at = at - $1 WHERE seq <= $2", 30 * DAY_MS, 1 + count // 2)
 
 
 async def readable(house: House) -> list[int]:
@@ -69,7 +69,7 @@ async def test_it_blanks_what_is_too_old_in_steps_and_leaves_the_rest_as_it_was(
     assert await everything(house) == before
     await OldAddresses(store, days=7).round(Term(lease))
     assert sum(steps) == 1300
-    await house.postgres.execute("UPDATE events SET at = at - $1", 30 * DAY_MS)
+    await house.tamper("UPDATE events SET at = at - $1", 30 * DAY_MS)
     await OldAddresses(store, days=7).round(Term(lease))
     assert await readable(house) == []
 
