@@ -333,6 +333,25 @@ async def test_a_verifier_follows_the_secret_within_the_request_that_proves_the_
     assert await desk.another(secret="x" * 32).may(key) == "unauthorized"
 
 
+@pytest.mark.req("ENG-096")
+async def test_a_secret_changed_without_the_old_one_ends_what_it_signed(desk: Desk) -> None:
+    _, key = await desk.operator()
+    _, link = await desk.links.mint({"label": "wall"}, OWNER)
+    by_name, by_key = await desk.cookie(key), await desk.cookie()
+    presented = [
+        brought(f"Bearer {key}"),
+        brought(f"Bearer {link}"),
+        brought(cookies=(by_name,)),
+        brought(cookies=(by_key,)),
+    ]
+    assert [await desk.outcome(what) for what in presented] == ["ok"] * 4
+
+    changed = desk.another(secret="n" * 32)
+
+    assert [await changed.outcome(what) for what in presented] == ["unauthorized"] * 4
+    assert await changed.may(desk.admin_key) == "ok"
+
+
 @pytest.mark.req("ADM-218", "CFG-156", "ENG-098")
 async def test_a_verifier_becomes_v2_where_that_is_written_and_never_goes_back(desk: Desk) -> None:
     ident, key = await desk.operator()

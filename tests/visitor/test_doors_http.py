@@ -196,7 +196,7 @@ def test_no_other_route_answers_another_origin(server: Server) -> None:
                     assert answer.status in (403, 404, 405), path
 
 
-@pytest.mark.req("VIS-063")
+@pytest.mark.req("VIS-063", "ENG-211")
 def test_it_names_pages_whose_tag_is_refused(server: Server) -> None:
     with Caller(server, "127.0.0.18") as caller:
         for origin in ("https://old.example", "https://old.example", "null"):

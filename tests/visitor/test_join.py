@@ -214,6 +214,7 @@ async def test_it_gives_no_ticket_in_bypass(site: Site, browser: Browser) -> Non
     assert answer.cookies == []
 
 
+@pytest.mark.req("ENG-210")
 @pytest.mark.parametrize(
     ("return_url", "location", "blocked"),
     [

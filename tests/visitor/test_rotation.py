@@ -119,6 +119,7 @@ async def test_nobody_of_a_thousand_moves_when_the_secret_is_rotated(instance: M
     assert during == late == list(range(1, 1001))
 
 
+@pytest.mark.req("ENG-096")
 async def test_it_voids_every_token_when_nothing_of_the_old_secret_is_left(instance: MakeSite) -> None:
     old = await instance()
     browsers = await waiting(old, 3)
@@ -132,6 +133,9 @@ async def test_it_voids_every_token_when_nothing_of_the_old_secret_is_left(insta
         "POST", "/api/join", {"roomId": "shop", "token": browsers[0].jar["qm_shop"]}, cookies=False
     )
     assert (joined.json["position"], joined.json["reason"], joined.json["created"]) == (4, "bad_token", True)
+    browsers[1].site = rotated
+    kept = await browsers[1].join()
+    assert (kept.json["position"], kept.json["created"]) == (2, False), "his own cookie is signed by no secret"
 
 
 def refused_token(cause: str) -> str:
@@ -151,6 +155,7 @@ def refused_token(cause: str) -> str:
 CAUSES = ("malformed", "bad_signature", "unknown_kid", "wrong_room", "expired", "future")
 
 
+@pytest.mark.req("ENG-093")
 @pytest.mark.parametrize("cause", CAUSES)
 async def test_it_counts_a_refused_token_and_makes_no_error_of_it(site: Site, cause: str) -> None:
     await site.create(rate_per_minute=0)

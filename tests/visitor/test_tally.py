@@ -105,7 +105,7 @@ async def test_it_counts_a_check_once_that_met_an_old_copy(site: Site, browser: 
     assert (room["rules"][0]["hits"], room["checksWithoutUrl"]) == (1, 1)
 
 
-@pytest.mark.req("ENG-202")
+@pytest.mark.req("ENG-202", "ENG-210")
 async def test_it_sums_checks_without_address_and_blocked_addresses_per_room(site: Site, other: Site) -> None:
     await site.create()
     await site.create("other")
@@ -124,6 +124,7 @@ async def test_it_sums_checks_without_address_and_blocked_addresses_per_room(sit
     assert (await shown(site.house, RoomId("other")))["checksWithoutUrl"] == 1
 
 
+@pytest.mark.req("ENG-211")
 async def test_it_sums_refused_origins_and_keeps_500_pairs(site: Site, other: Site) -> None:
     await site.create()
     await site.create("second")
