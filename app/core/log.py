@@ -1,4 +1,4 @@
-"""Log lines: one event a line on stderr, as text or JSON, with secrets taken out.
+"""Log lines: one event a line on stderr, as text or JSON, with secrets taken out and nothing in it that forges a line.
 
 Code logs events, not sentences: ``log = structlog.get_logger(__name__)``, then ``log.info("room_created", room=…)``.
 Lines of libraries arrive through the standard ``logging`` and leave in the same form.
@@ -29,6 +29,10 @@ _SECRET_FIELD: Final = re.compile(r"secret|token|cookie|authorization|password|(
 _LEAST_SECRET: Final = 6
 """Shorter secrets are not searched for in lines: the text would be taken out of innocent words."""
 
+TEXT_MAX: Final = 256
+_TRACE_MARK: Final = "    | "
+"""What each line of a trace begins with in text form; a line of its own begins with a time."""
+
 Event = MutableMapping[str, Any]
 
 
@@ -47,6 +51,12 @@ def configure(
     out = stream or sys.stderr
     hidden = tuple(item.reveal() for item in secrets if item is not None and len(item) >= _LEAST_SECRET)
     threshold = LEVELS[level]
+
+    def tidy(_logger: Any, _method: str, event: Event) -> Event:
+        # Secrets first: a value that is cut in the middle of one would not be found any more.
+        for name, value in event.items():
+            event[name] = _trace(value) if name == "exception" else _tidy(value, hidden)
+        return event
 
     def render(_logger: Any, _method: str, event: Event) -> str:
         line = _as_json(event) if form == "json" else _as_text(event)
@@ -67,6 +77,7 @@ def configure(
             stamp,
             structlog.processors.format_exc_info,
             _redact,
+            tidy,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -135,13 +146,31 @@ def _as_json(event: Event) -> str:
 def _as_text(event: Event) -> str:
     rest = dict(event)
     trace = rest.pop("exception", None)
-    head = f"{_time()} {rest.pop('level'):<7} {_plain(rest.pop('event'))}"
+    head = f"{_time()} {rest.pop('level'):<7} {rest.pop('event')}"
     rest.pop("instance")
-    fields = "".join(f" {name}={_plain(value)}" for name, value in rest.items())
-    return head + fields + (f"\n{trace}" if trace else "")
+    fields = "".join(f" {name}={_plain(str(value))}" for name, value in rest.items())
+    return head + fields + ("".join(f"\n{_TRACE_MARK}{line}" for line in trace.split("\n")) if trace else "")
 
 
-def _plain(value: Any) -> str:
-    """Text of a value without anything that could end the line or move a terminal's cursor."""
-    text = str(value)
+def _tidy(value: Any, hidden: Iterable[str]) -> Any:
+    """A value as it may stand in a line: of text that may be a stranger's at most 256 characters (OBS-193)."""
+    if isinstance(value, str):
+        for secret in hidden:
+            value = value.replace(secret, REDACTED)
+        value = _plain(value)
+        return value if len(value) <= TEXT_MAX else value[:TEXT_MAX] + "…"
+    if isinstance(value, dict):
+        return {_tidy(name, hidden): _tidy(one, hidden) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_tidy(one, hidden) for one in value]
+    return value if isinstance(value, int | float | None) else _tidy(str(value), hidden)
+
+
+def _trace(text: str) -> str:
+    """A trace whose lines hold nothing that moves a cursor."""
+    return "\n".join(map(_plain, text.split("\n")))
+
+
+def _plain(text: str) -> str:
+    """Text without anything that could end the line or move a terminal's cursor."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

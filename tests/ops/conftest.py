@@ -27,6 +27,7 @@ def server() -> Iterator[Server]:
         "STATUS_LIMIT_PER_MIN": "3",
         "MAX_CONNECTIONS": str(MAX_CONNECTIONS),
         "ALERT_EVERY_MS": "1000",
+        "LOG_LEVEL": "debug",
     }
     with Server(env=env, workers=2) as server:
         yield server

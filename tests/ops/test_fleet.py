@@ -253,7 +253,7 @@ def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
 
 
-@pytest.mark.req("OBS-002", "OBS-014", "FLT-042")
+@pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042")
 def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_once(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
     with httpx.Client(base_url=two.second.server.url) as kept:  # let in before the stop
@@ -266,6 +266,10 @@ def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_on
         version = httpx.get(two.second.server.url + "/api/version")
         assert (version.status_code, version.json()["status"]) == (200, "shutting_down")
         assert scrape(two.second.server).value("qm_shutting_down", instance="second") == 1
+    process = two.second.server.process
+    assert process is not None
+    assert process.stdout is not None
+    assert process.stdout.read() == "", "stdout has the line 'listening' and nothing else"
     assert two.second.server.wait() == 0, two.second.server.stderr[-3000:]
 
     assert [member["instance"] for member in two.first.health()["fleet"]["members"]] == ["first"]

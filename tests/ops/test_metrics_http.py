@@ -224,6 +224,41 @@ def test_a_room_that_is_gone_has_no_series(server: Server, owner: Caller) -> Non
     assert f'room="{room}"' not in scrape(server).text
 
 
+@pytest.mark.req("OBS-187")
+def test_nothing_secret_is_logged_or_measured(server: Server, owner: Caller, callers: Callers) -> None:
+    """At the most talkative level, with answers of every class."""
+    room, mail = make_room(owner), "somebody@mail.example"
+    person = callers.with_key(None)
+    joined = person("POST", "/api/join", {"roomId": room})
+    token = joined.json()["token"]
+    cookies = [value for name, value in joined.cookies.items() if value != token]
+    signed_in = callers.signed_in()
+    session = str(signed_in.http.headers["Cookie"]).partition("=")[2]
+    ticket = signed_in("POST", "/api/admin/sse-ticket").json()["ticket"]
+    door = person("GET", f"/api/check?room={room}&url={TARGET}/&token={token}").json().get("doorKey", "")
+    for method, path, body in (
+        ("GET", f"/w/{room}?qm_token={token}", None),
+        ("GET", f"/nowhere?qm_token={token}&key={server.admin_key}", None),
+        ("GET", f"/api/status?room={room}&token={token}x", None),
+        ("GET", f"/api/admin/me?key={server.admin_key}", None),
+        ("GET", f"/api/admin/events?ticket={ticket}x", None),
+        ("GET", f"/metrics?key={server.admin_key}", None),
+        ("POST", "/api/notify", {"roomId": room, "token": token, "email": mail}),
+        ("POST", "/api/join", b'{"token": "' + token.encode() + b'", '),
+        ("GET", f"/api/check?room={room}&ip=203.0.113.9&agent=x&key={PUBLIC_KEY}", None),
+    ):
+        person(method, path, body)
+    callers.with_key(server.admin_key + "x")("GET", "/api/admin/me")
+    owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": 7, "secret": server.admin_key})
+    person("POST", "/api/leave", {"roomId": room, "token": token})
+
+    told = server.stderr + scrape(server).text + owner("GET", "/api/admin/health").text
+    secrets = [token, session, ticket, door, server.admin_key, PUBLIC_KEY, server.env["SECRET"], mail, *cookies]
+    assert len(secrets) > 8
+    assert [secret for secret in secrets if secret and secret in told] == []
+    assert "room_created" in server.stderr
+
+
 def worker_pids(server: Server) -> list[int]:
     return [pid for pid, line in server.descendants().items() if line.startswith("qm-web")]
 

@@ -45,6 +45,7 @@ def test_it_writes_one_object_per_line() -> None:
         "room_created",
         "r1",
     )
+    assert entry["text"] == "two\\nlines"
     assert entry["ts"].endswith("Z")
     assert entry["room"] == "shop"
 
@@ -90,3 +91,55 @@ def test_it_carries_lines_of_libraries() -> None:
     (line,) = out.getvalue().splitlines()
     assert json.loads(line)["msg"] == "it is late"
     assert json.loads(line)["logger"] == "some.library"
+
+
+FORGED = "shop\n2026-11-30T10:00:00.000Z info    auth_ok\x1b[2J\x9b31m\u202e\r\x00" + "x" * 1000
+
+
+@pytest.mark.req("OBS-193")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nobody_forges_a_line_or_drives_a_terminal(form: str) -> None:
+    out = configured(form)
+    log = structlog.get_logger("a")
+
+    log.info("refused", room=FORGED, rooms=[FORGED], by={"origin": FORGED}, error=ValueError(FORGED))
+    logging.getLogger("some.library").warning("cannot read %s", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        log.exception("failed")
+
+    text = out.getvalue()
+    assert all(c.isprintable() or c == "\n" for c in text)
+    lines = text.split("\n")[:-1]
+    events = [line for line in lines if form == "json" or not line.startswith("    | ")]
+    assert len(events) == 3
+    assert not any("auth_ok" in line and line.startswith("2026-11-30T10:00") for line in lines)
+    for line in events[:2]:
+        assert "x" * 100 in line
+        assert "x" * 256 not in line
+
+
+def test_a_secret_at_the_cut_is_taken_out_too() -> None:
+    out = configured(secrets=[Secret("hunter2hunter2")])
+    structlog.get_logger("a").info("said", text="-" * 250 + "hunter2hunter2")
+    assert "hunter" not in out.getvalue()
+
+
+@pytest.mark.req("OBS-184")
+def test_a_trace_stays_with_its_event() -> None:
+    entries = []
+    for form in ("text", "json"):
+        out = configured(form)
+        try:
+            raise ValueError("two\nlines")
+        except ValueError:
+            structlog.get_logger("a").exception("failed", room="shop")
+        entries.append(out.getvalue())
+
+    head, *trace = entries[0].splitlines()
+    assert head.endswith(" failed room=shop")
+    assert trace
+    assert all(line.startswith("    | ") for line in trace)
+    (line,) = entries[1].splitlines()
+    assert json.loads(line)["exception"].endswith("ValueError: two\nlines")
