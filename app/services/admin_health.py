@@ -20,6 +20,7 @@ from app.core.version import VERSION
 from app.domain.alerts import Severity
 from app.domain.incidents import Incident
 from app.domain.keyring import Keyring
+from app.domain.room_hardening import room_advice
 from app.infrastructure.fleet_records import Fleet
 from app.infrastructure.journal_size import JournalSize
 from app.infrastructure.metric_book import MetricBook, signed
@@ -144,7 +145,7 @@ class AdminHealth:
             "incidents": [incident.to_json() for incident in stand.incidents],
             "warnings": [*self._warnings(), *_audit_warnings(seals)],
             "configWarnings": [_warning(warning) for warning in self._config_warnings()],
-            "hardening": list(self._runtime.hardening),
+            "hardening": [*self._runtime.hardening, *self._room_advice(views)],
         }
 
     def _identity(self) -> dict[str, Any]:
@@ -329,6 +330,12 @@ class AdminHealth:
     def _warnings(self) -> list[str]:
         config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
         return [*config, *self._undeclared.sentences(), *self._secrets_apart()]
+
+    def _room_advice(self, views: Sequence[RoomView] | None) -> list[str]:
+        settings = self._runtime.settings
+        if settings.env != "production" or views is None:
+            return []
+        return room_advice((view.room.config for view in views), has_admin_host=bool(settings.admin_host))
 
     def _secrets_apart(self) -> list[str]:
         """Living instances that cannot verify what this one signs, or this one what they sign (CFG-014)."""

@@ -170,8 +170,17 @@ def acting(who: Principal, request: Request, qm: AppContext) -> Actor:
 
 def reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:
     """A JSON answer with the headers of every admin answer (ADM-013)."""
-    text = ujson.dumps(body, escape_forward_slashes=False, ensure_ascii=False)
+    return reply_text(dump(body), status=status, headers=headers)
+
+
+def reply_text(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+    """The same, of an answer that is JSON text already."""
     return HTTPResponse(text, status, {**NO_STORE, **(headers or {})}, JSON_TYPE)
+
+
+def dump(value: Any) -> str:
+    """JSON text as answers have it."""
+    return ujson.dumps(value, escape_forward_slashes=False, ensure_ascii=False)
 
 
 def refused(refusal: QmError) -> HTTPResponse:
