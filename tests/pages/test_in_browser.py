@@ -310,7 +310,7 @@ def test_it_promises_no_place_to_somebody_who_never_had_one(open_page: Callable[
     assert page.inner_text("#hero") == ""
 
 
-@pytest.mark.req("VIS-087")
+@pytest.mark.req("VIS-087", "CFG-178")
 def test_it_polls_when_the_stream_is_refused_and_shows_no_fault(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     stub.say(events={"status": 429, "headers": {"Retry-After": "30"}, "body": {"code": "sse_limit"}})
