@@ -232,8 +232,11 @@ class AppContext:
             lockout=lockout,
             wishes=WishStore(valkey, prefix),
         )
-        inline = Inline.build(settings=settings, guard=addresses, directory=rooms, visitor=visitor)
-        closing.callback(inline.close)
+        inline = Inline.build(
+            settings=settings, guard=addresses, directory=rooms, visitor=visitor, limiter=limiter, book=book,
+            valkey=valkey, lookup=EngineLookup(prefix, loader),
+        )  # fmt: skip
+        closing.push_async_callback(inline.close)
         edge_watch = EdgeWatch(limiter, settings, visitor.undeclared)
         connections = ConnectionCap(limiter, settings)
         health = AdminHealth(
@@ -257,6 +260,7 @@ class AppContext:
             instances=Instances(FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix)),
             with_access=people.numbers,
             seals=SealStore(postgres, audit_line),
+            inline=inline,
         )
         assets = Assets()
         tickets = TicketLookup(rooms=rooms, engine=EngineLookup(prefix, loader))

@@ -82,6 +82,7 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
             pages=InlinePages(waiting=qm.waiting_page, assets=qm.assets), undeclared=qm.visitor.undeclared
         ),
         edge_gate=edge.gate,
+        tunnels=qm.inline.tunnels,
     )
     qm.inline.gate.start(partial(setattr, edge, "index"))
     for routes in HOT_ROUTES:

@@ -19,7 +19,7 @@ from app.infrastructure.engine_pack import RoomCode
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 
-_TICKET: Final = struct.Struct("<BBBBIIIII4xQQ")
+_TICKET: Final = struct.Struct("<BBBBIIIIIIQQ")
 _PRESENT, _COOKIE, _FINGERPRINT, _RECORD, _PLACE = 1, 2, 4, 8, 16
 
 
@@ -46,6 +46,8 @@ class TicketFacts:
     session_end: int
     joined_at: int
     passed_at: int
+    admitted_at: int
+    """When it was first let in; known at least as long as its session runs."""
 
     @property
     def is_dropped(self) -> bool:
@@ -99,7 +101,7 @@ class EngineLookup:
 
 def _facts(
     base: int, state: int, flags: int, why: int, marks: int, ticket: int, seen: int, ahead: int, pass_end: int,
-    session_end: int, joined_at: int, passed_at: int,
+    session_end: int, admitted: int, joined_at: int, passed_at: int,
 ) -> TicketFacts:  # fmt: skip
     now = TicketState(state)
     slot = bool(flags & Flag.SLOT) and now in (TicketState.PASSED, TicketState.ACTIVE)
@@ -119,4 +121,5 @@ def _facts(
         session_end=base + session_end * 100 if session_end else 0,
         joined_at=joined_at,
         passed_at=passed_at,
+        admitted_at=base + admitted * 100 if admitted or now is TicketState.ACTIVE else 0,
     )

@@ -24,6 +24,7 @@ GROUPS: Final = (
     "pages",
     "notify",
     "verify",
+    "bypass",
     "auth",
     "connectors",
     "undeclared",

@@ -30,6 +30,7 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.seal_store import SealState, SealStore
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
+from app.services.inline import Inline
 from app.services.instances import Instances
 from app.services.metrics import refused_by_budget
 from app.services.room_object import RoomView
@@ -62,6 +63,7 @@ class AdminHealth:
         with_access: Callable[[], tuple[int, int]] = lambda: (0, 0),
         seals: SealStore | None = None,
         now: Callable[[], int] = wall_ms,
+        inline: Inline | None = None,
     ) -> None:
         """``with_access``: numbers of operators and of monitor links that are good now. ``seals``: of the audit trail;
         None: nothing is told of them."""
@@ -80,6 +82,7 @@ class AdminHealth:
         self._with_access = with_access
         self._seals = seals
         self._now = now
+        self._inline = inline
 
     def stand(self) -> Stand:
         """How the instance stands now; asks no store."""
@@ -120,6 +123,7 @@ class AdminHealth:
         )
         sums, is_stale = counted
         stand, size = self.stand(), await self._instances.journal_size()
+        inline = None if self._inline is None else self._inline.block(sums.inline)
         return {
             **self._identity(),
             **_standing_block(stand),
@@ -134,6 +138,7 @@ class AdminHealth:
             "proxy": self._undeclared.proxy_block(),
             "edge": self._edge_watch.edge_block(),
             **_marked(sums.health_blocks(), stale=is_stale),
+            **({} if inline is None else {"inline": _marked_one(inline, stale=is_stale)}),
             "protection": _marked_one(self._protection_block(sums), stale=is_stale),
             "access": self._access_block(),
             "alerting": self._alerting_block(),
@@ -351,7 +356,8 @@ class AdminHealth:
         ]
 
     def _config_warnings(self) -> list[ConfigWarning]:
-        return [*self._runtime.warnings, *self._undeclared.config_warnings()]
+        inline = [] if self._inline is None else self._inline.warnings()
+        return [*self._runtime.warnings, *self._undeclared.config_warnings(), *inline]
 
 
 def _audit_block(seals: SealState) -> dict[str, Any]:
@@ -408,7 +414,7 @@ def _rooms_block(views: Sequence[RoomView]) -> dict[str, Any]:
     figures = [view.figures for view in views if view.figures is not None]
     return {
         "count": len(views),
-        "inline": 0,
+        "inline": sum(view.room.config.is_inline for view in views),
         "waiting": sum(room.waiting for room in figures),
         "preQueue": sum(room.pre_queue for room in figures),
         "active": sum(room.active for room in figures),

@@ -38,6 +38,7 @@ class Sums:
     tokens: Counter[str] = field(default_factory=Counter)
     protection: Counter[str] = field(default_factory=Counter)
     signals: Counter[str] = field(default_factory=Counter)
+    inline: Counter[str] = field(default_factory=Counter)
     rooms: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Ids that no room has → checks, time of the last."""
     origins: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Sums:
         """Take the counts of another process in."""
         for mine, theirs in (
             (self.counters, other.counters), (self.tokens, other.tokens), (self.protection, other.protection),
-            (self.signals, other.signals),
+            (self.signals, other.signals), (self.inline, other.inline),
         ):  # fmt: skip
             mine.update(theirs)
         _merge(self.rooms, other.rooms)
@@ -57,6 +58,7 @@ class Sums:
         """The form on the board."""
         return {
             "counters": self.counters, "tokens": self.tokens, "protection": self.protection, "signals": self.signals,
+            "inline": self.inline,
             "rooms": [[room, *found] for room, found in self.rooms.items()],
             "origins": [[*pair, *found] for pair, found in self.origins.items()],
         }  # fmt: skip
@@ -64,12 +66,12 @@ class Sums:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Sums:
         """The reverse; members that another release does not write are empty."""
-        counters, tokens, protection, signals = (
-            Counter(raw.get(name, {})) for name in ("counters", "tokens", "protection", "signals")
+        counters, tokens, protection, signals, inline = (
+            Counter(raw.get(name, {})) for name in ("counters", "tokens", "protection", "signals", "inline")
         )
         rooms = {room: (count, at) for room, count, at in raw.get("rooms", [])}
         origins = {(room, origin): (count, at) for room, origin, count, at in raw.get("origins", [])}
-        return cls(counters, tokens, protection, signals, rooms, origins)
+        return cls(counters, tokens, protection, signals, inline, rooms, origins)
 
     @classmethod
     def of(cls, counts: VisitorCounts) -> Sums:
@@ -80,6 +82,7 @@ class Sums:
             Counter({cause.value: number for cause, number in counts.rejected_tokens.items()}),
             Counter(counts.protected),
             Counter(counts.signals),
+            Counter(counts.inline),
             dict(counts.unknown_rooms),
             origins,
         )

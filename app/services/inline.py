@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from app.core.runtime import Runtime
-from app.core.settings import Settings
+from app.core.settings import ConfigWarning, Settings
 from app.domain.inline.forwarding import Hop
+from app.domain.inline.proxy_origin import is_private_literal
 from app.infrastructure.address_guard import AddressGuard, own_ports
+from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.origin_pool import OriginPool
-from app.services.inline_counts import InlineCounts
+from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.valkey import Valkey
+from app.services.inline_counts import InlineCounts, inline_block
 from app.services.inline_gate import Directory, InlineGate
 from app.services.origin_choice import OriginChoice
+from app.services.tunnels import Tunnels
 from app.services.visitor_services import VisitorServices
 
 
@@ -31,14 +39,26 @@ class Inline:
     counts: InlineCounts
     hop: Hop
     pool: OriginPool
+    settings: Settings
+    valkey: Valkey
+    tunnels: Tunnels
 
     @classmethod
     def build(
-        cls, *, settings: Settings, guard: AddressGuard, directory: Directory, visitor: VisitorServices
+        cls,
+        *,
+        settings: Settings,
+        guard: AddressGuard,
+        directory: Directory,
+        visitor: VisitorServices,
+        limiter: RateLimiter,
+        book: MetricBook,
+        valkey: Valkey,
+        lookup: EngineLookup,
     ) -> Inline:
         """Wire it; opens nothing."""
         pool = OriginPool(guard, timeout_sec=settings.proxy_timeout_ms / 1000)
-        counts = InlineCounts()
+        counts = InlineCounts(visitor.counts.inline, book)
         secrets = [settings.secret.reveal()]
         if settings.secret_previous:
             secrets.append(settings.secret_previous.reveal())
@@ -49,13 +69,50 @@ class Inline:
                 check=visitor.check,
                 counts=counts,
                 undeclared=visitor.undeclared,
+                limiter=limiter,
             ),
+            settings=settings,
+            valkey=valkey,
+            tunnels=Tunnels(rooms=visitor.rooms, lookup=lookup),
             choice=OriginChoice(pool),
             counts=counts,
             hop=Hop.of(secrets, is_behind_edge=bool(settings.edge_secret)),
             pool=pool,
         )
 
-    def close(self) -> None:
+    def block(self, totals: Counter[str]) -> dict[str, Any] | None:
+        """``inline`` of the health answer; None while no room is proxied. ``totals``: the fleet's counts."""
+        hosts = self.gate.index.hosts
+        if not hosts:
+            return None
+        return {
+            "rooms": sum(len(host.rooms) for host in hosts.values()),
+            "hosts": sorted(hosts),
+            "indexFrom": "valkey" if self.valkey.ever_connected else "postgres",
+            **inline_block(totals),
+        }
+
+    def warnings(self) -> list[ConfigWarning]:
+        """What is wrong with the settings for the rooms there are (INL-027, INL-040)."""
+        hosts, settings = self.gate.index.hosts, self.settings
+        found = []
+        if hosts and not settings.admin_host and not settings.public_url:
+            message = (
+                "A room is inline and neither ADMIN_HOST nor PUBLIC_URL is set: on host names without a room the "
+                "console answers 404. Set one of them to the console's name and restart."
+            )
+            found.append(ConfigWarning("console_host_withheld", "ADMIN_HOST", None, None, message))
+        if not settings.proxy_allow_private:
+            for host in hosts.values():
+                if is_private_literal(host.origin):
+                    message = (
+                        f"Room {host.first.id} leads to an internal address, which is refused: every request to "
+                        f"{host.name} gets an error. Set PROXY_ALLOW_PRIVATE=1 if the app is on your LAN."
+                    )
+                    found.append(ConfigWarning("private_origin", "PROXY_ALLOW_PRIVATE", None, False, message))
+        return found
+
+    async def close(self) -> None:
         """Close the connections to origins."""
+        await self.tunnels.stop()
         self.pool.close()

@@ -6,14 +6,21 @@ Belongs here: counters of one process since its start, by rooms that exist. Not 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any, Final
 
 import structlog
 
+from app.core import metrics
 from app.core.clock import mono
+from app.core.metrics import Metric
 from app.domain.inline.failures import Failure
+from app.infrastructure.metric_book import MetricBook, Tally
 
-LOG_EVERY_SEC = 60.0
+LOG_EVERY_SEC: Final = 60.0
+FAILED: Final = "failed\n"
+"""Beginning of the names of origin failures among the totals: then room, line end, class."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,29 +37,69 @@ class Passed(StrEnum):
     BACKEND_CLOSED = "backendDownClosedTotal"
 
 
-class InlineCounts:
-    """Counters; they never go down."""
+_METRICS: Final[Mapping[Passed, Metric]] = {
+    Passed.GATED: metrics.PROXY_GATED,
+    Passed.BYPASSED: metrics.PROXY_BYPASSED,
+    Passed.CLIENT_ABORTS: metrics.CLIENT_ABORTS,
+    Passed.OVERLOADED: metrics.PROXY_OVERLOADED,
+    Passed.BYPASS_REFUSED: metrics.BYPASS_REFUSED,
+}
 
-    def __init__(self) -> None:
-        self.by_room: Counter[tuple[str, Passed]] = Counter()
-        """(room id, what)."""
+
+def inline_block(totals: Counter[str]) -> dict[str, Any]:
+    """Members of the ``inline`` block that are counted (INL-199)."""
+    errors: dict[str, dict[str, int]] = {}
+    for name, number in totals.items():
+        if name.startswith(FAILED):
+            _, room_id, failure = name.split("\n")
+            errors.setdefault(room_id, dict.fromkeys(map(str, Failure), 0))[failure] = number
+    return {
+        **{what.value: totals[what] for what in Passed},
+        "originErrorsTotal": sum(sum(of_room.values()) for of_room in errors.values()),
+        "originErrors": errors,
+    }
+
+
+class InlineCounts:
+    """Counters; they never go down. ``totals``: where the fleet's sums are made from; ``book``: of the instance."""
+
+    def __init__(self, totals: Counter[str], book: MetricBook | None) -> None:
         self.failures: Counter[tuple[str, Failure]] = Counter()
         """(room id, class)."""
+        self._totals = totals
+        self._book = book
+        self._tallies: dict[tuple[str, str], Tally | None] = {}
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def count(self, room_id: str, what: Passed) -> None:
         """One more."""
-        self.by_room[room_id, what] += 1
+        self._totals[what] += 1
+        key = room_id, what.value
+        tally = self._tallies[key] if key in self._tallies else self._tally(key, _METRICS[what], room_id)
+        if tally is not None:
+            tally.add()
 
     def failed(self, room_id: str, failure: Failure) -> None:
         """An origin failed a visitor; told in the log at most once a minute per room and class (INL-183)."""
         self.failures[room_id, failure] += 1
+        self._totals[f"{FAILED}{room_id}\n{failure}"] += 1
+        if self._book is not None:
+            self._book.tally(metrics.ORIGIN_ERRORS, room_id, failure.value).add()
         self._say("origin_failed", room_id, failure.value)
 
     def backend_down(self, room_id: str, *, is_open: bool) -> None:
         """A request was answered, or let through, without the live state (INL-197)."""
-        self.by_room[room_id, Passed.BACKEND_OPEN if is_open else Passed.BACKEND_CLOSED] += 1
-        self._say("inline_backend_down", room_id, "open" if is_open else "closed")
+        self._totals[Passed.BACKEND_OPEN if is_open else Passed.BACKEND_CLOSED] += 1
+        mode = "open" if is_open else "closed"
+        if self._book is not None:
+            self._book.tally(metrics.BACKEND_DOWN, mode).add()
+        self._say("inline_backend_down", room_id, mode)
+
+    def _tally(self, key: tuple[str, str], metric: Metric, room_id: str) -> Tally | None:
+        labels = (room_id,) if metric.labels else ()
+        made = None if self._book is None else self._book.tally(metric, *labels)
+        self._tallies[key] = made
+        return made
 
     def _say(self, event: str, room_id: str, kind: str) -> None:
         now = mono()

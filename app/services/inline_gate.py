@@ -15,12 +15,16 @@ from app.domain.client_address import Client
 from app.domain.inline.hosts import HostIndex, InlineHost, index_of
 from app.domain.room import Room
 from app.infrastructure.engine_results import Reason, Verdict
+from app.infrastructure.rate_limiter import RateLimiter
 from app.services.check import BackendDown, CheckService, Gated
 from app.services.inline_counts import InlineCounts, Passed
 from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 
+MISSES: Final = "bypass"
+MISSES_MAX: Final = 300
+"""Bypassed requests of one address a minute that the app may answer with 400 or above (INL-235)."""
 VisitorMaker = Callable[[str], Visitor]
 """What the request presents for the room with this id."""
 
@@ -40,6 +44,9 @@ class Forward(NamedTuple):
 
     room_id: str
     cookies: tuple[bytes, ...] = ()
+    generation: int = 0
+    ticket: int = 0
+    """Of the session that it rests on; 0 = none is needed."""
 
 
 class Queued(NamedTuple):
@@ -70,7 +77,9 @@ class InlineGate:
         check: CheckService,
         counts: InlineCounts,
         undeclared: UndeclaredPeers,
+        limiter: RateLimiter,
     ) -> None:
+        self._limiter = limiter
         self._directory = directory
         self._rooms = rooms
         self._check = check
@@ -97,6 +106,20 @@ class InlineGate:
         self.index = index_of(self._directory.all())
         if self._on_index is not None:
             self._on_index(self.index if self.index.hosts else None)
+
+    def may_bypass(self, client: Client, host: InlineHost, url: str) -> bool:
+        """Tell whether a media file passes by the gate: unless a rule names it, or its asker has made up too many
+        names (INL-235, INL-239)."""
+        if host.protects_file(url):
+            return False
+        if self._limiter.peek(MISSES, client.key, MISSES_MAX).allowed:
+            return True
+        self.counts.count(host.first.id, Passed.BYPASS_REFUSED)
+        return False
+
+    def missed(self, client: Client) -> None:
+        """The app had no such file, or refused it."""
+        self._limiter.take(MISSES, client.key, MISSES_MAX)
 
     async def decide(
         self, host: InlineHost, client: Client, url: str, present: VisitorMaker, *, is_forced: bool = False
@@ -139,7 +162,8 @@ class InlineGate:
 def _decision(gated: Gated) -> Decision:
     if gated.answer.verdict is Verdict.QUEUE:
         return Queued(gated.room, _WORDS[gated.answer.reason])
-    return Forward(gated.room.id, tuple(gated.cookies))
+    answer = gated.answer
+    return Forward(gated.room.id, tuple(gated.cookies), answer.generation, answer.ticket)
 
 
 _WORDS: Final = {reason: reason.word for reason in Reason}

@@ -16,6 +16,7 @@ import structlog
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
+from app.domain.inline.proxy_origin import origin_of
 from app.domain.origins import Origin, origin_text, parse_web_url
 from app.domain.room import Room
 from app.domain.site_health import Knocked, SiteHealth
@@ -43,11 +44,11 @@ class Asks(Protocol):
 
 
 def site_of(room: Room) -> Origin | None:
-    """The site that stands behind a room: the origin of ``targetUrl`` (MSH-033)."""
+    """The site that stands behind a room: ``proxyOrigin``, else the origin of ``targetUrl`` (MSH-033, INL-038)."""
     memo = room.compiled
     if "site" not in memo:
         url = parse_web_url(room.config.target_url)
-        memo["site"] = None if url is None else url.origin
+        memo["site"] = origin_of(room.config) or (None if url is None else url.origin)
     site: Origin | None = memo["site"]
     return site
 

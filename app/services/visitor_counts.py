@@ -107,6 +107,8 @@ class VisitorCounts:
         self.unknown_rooms: dict[str, tuple[int, int]] = {}
         """Checks of ids that no room has, and when the last one was (epoch ms); the latest 50 ids, latest last."""
         self.rejected_tokens: Counter[Cause] = Counter()
+        self.inline: Counter[str] = Counter()
+        """What was forwarded on inline hosts, and what failed there (inline_counts.py)."""
         self.protected: Counter[str] = Counter()
         """Joins by what bot protection made of them, in all rooms: ``scored`` and the names of Outcome."""
         self.signals: Counter[str] = Counter()

@@ -141,6 +141,10 @@ class Origin:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while not writer.is_closing():
                     head = await reader.readuntil(b"\r\n\r\n")
+                    if b"QueueManager-Knock" in head:  # the leader asks how the site is
+                        self.connections -= 1
+                        writer.write(OK[:-2])
+                        break
                     self.heads.append(head[:-4])
                     await self.script(Talk(head[:-4], reader, writer, number))
         finally:

@@ -42,6 +42,9 @@ class Client:
     ) -> None:
         self.socket.close()
 
+    def close(self) -> None:
+        self.socket.close()
+
     def send(self, *parts: bytes) -> None:
         for part in parts:
             self.socket.sendall(part)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, Talk, plain, saying
+from tests.inline.people import Visitor
 
 UP = "GET /socket HTTP/1.1\nHost: {}\nConnection: keep-alive, Upgrade\nUpgrade: {}\nSec-WebSocket-Key: x\nOrigin: http://o"
 SWITCH = (
@@ -184,3 +185,33 @@ def test_it_says_when_the_origin_cannot_be_reached_during_a_handshake(front: Fro
         assert (answer.status, answer.header("x-qm-origin"), answer.header("connection")) == (502, "reset", "close")
         assert json.loads(answer.body)["code"] == "origin_unreachable"
         assert client.rest() == b""
+
+
+@pytest.mark.req("INL-153")
+def test_it_ends_a_joined_connection_with_what_it_rests_on(front: Front, origin: Origin) -> None:
+    """By eject and by the room's deletion; a session that idles out cuts nothing, its longest end does."""
+    origin.script = echo
+    front.room("sockets", rate=6000, queueMaxPerIp=None)
+    front.room("idle", rate=6000, queueMaxPerIp=None, sessionTtlSec=1)
+    front.room("short", rate=6000, queueMaxPerIp=None, sessionMaxSec=3)
+    visitors = [Visitor(front, name, agent=f"B/{name}") for name in ("sockets", "idle", "short")]
+    held = []
+    for visitor in visitors:
+        visitor.wait_for_turn()
+        client = front.connect(timeout=12.0)
+        cookies = "; ".join(f"{name}={value}" for name, value in visitor.jar.items())
+        client.send(upgrade(visitor.host, extra=f"\nUser-Agent: {visitor.agent}\nCookie: {cookies}"))
+        assert client.head().status == 101
+        assert client.exactly(6) == b"hello "
+        held.append(client)
+    ref = visitors[0].api("status?room=sockets")["ref"]
+    front.admin("POST", "rooms/sockets/eject", {"ref": ref})
+
+    assert held[0].rest() == b""  # within 10 s, or the socket's own timeout fails this
+    assert held[2].rest() == b""
+    held[1].send(b"still")
+    assert held[1].exactly(5) == b"still"
+    front.admin("DELETE", "rooms/idle")
+    assert held[1].rest() == b""
+    for each in (*visitors, *held):
+        each.close()

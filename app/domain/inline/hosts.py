@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.domain.inline.requests import is_media_pattern
 from app.domain.net_ranges import address_text, pack_address
 from app.domain.origins import Origin, parse_origin, parse_web_url
 from app.domain.room import Room
+from app.domain.url_rules import RuleSet, page_of
 
 PREFIX: Final = "/__qm"
 """What every path of the queue begins with on an inline host."""
@@ -43,6 +45,12 @@ class InlineHost:
     origin: Origin
     rooms: tuple[Room, ...]
     ids: frozenset[str] = field(default_factory=frozenset)
+    media: RuleSet | None = None
+    """Rules of its rooms that name media files: what they fit does not bypass (INL-239)."""
+
+    def protects_file(self, url: str) -> bool:
+        """Tell whether a rule keeps this media file from bypassing."""
+        return self.media is not None and self.media.judge(page_of(url)).covered
 
     @property
     def first(self) -> Room:
@@ -88,7 +96,8 @@ def index_of(rooms: Iterable[Room]) -> HostIndex:
         origin = parse_origin(its_rooms[0].config.proxy_origin or "")
         if origin is not None:
             ordered = sorted(its_rooms, key=lambda room: not _has_protect_rule(room))
-            hosts[name] = InlineHost(name, origin, tuple(ordered), frozenset(room.id for room in its_rooms))
+            ids = frozenset(room.id for room in its_rooms)
+            hosts[name] = InlineHost(name, origin, tuple(ordered), ids, _media_rules(its_rooms))
     return HostIndex(hosts)
 
 
@@ -96,6 +105,16 @@ def inline_name(room: Room) -> str | None:
     """The compared name of the host of a room's ``targetUrl``."""
     url = parse_web_url(room.config.target_url)
     return None if url is None else host_name(url.origin.host)
+
+
+def _media_rules(rooms: Iterable[Room]) -> RuleSet | None:
+    found = [
+        rule
+        for room in rooms
+        for rule in room.config.rules
+        if rule.action == "protect" and is_media_pattern(rule.pattern)
+    ]
+    return RuleSet(found) if found else None
 
 
 def _has_protect_rule(room: Room) -> bool:

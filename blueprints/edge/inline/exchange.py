@@ -8,7 +8,7 @@ Belongs here: bytes, their order, their end. Not here: who may be forwarded (fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sanic.http import Stage
@@ -50,8 +50,8 @@ class Exchange:
 
     __slots__ = (
         "_added", "_can_write", "_done", "_ended_sides", "_forwarder", "_head", "_host", "_http", "_is_reusable",
-        "_is_sent", "_link", "_loop", "_out", "_protocol", "_reader", "_request", "_upgrade", "deadline", "is_tunnel",
-        "was_reset",
+        "_is_sent", "_link", "_loop", "_on_tunnel", "_out", "_protocol", "_reader", "_request", "_upgrade",
+        "deadline", "is_tunnel", "tunnel_number", "was_reset",
     )  # fmt: skip
 
     def __init__(
@@ -64,8 +64,14 @@ class Exchange:
         *,
         added: Added,
         upgrade: Sequence[bytes],
+        on_tunnel: Callable[[Callable[[], None]], int],
     ) -> None:
-        """``added``: what the queue adds to the answer; ``upgrade``: protocols that are asked for."""
+        """``added``: what the queue adds to the answer; ``upgrade``: protocols that are asked for.
+
+        ``on_tunnel``: is given what ends a joined connection, when one begins, and says by which number it is known.
+        """
+        self._on_tunnel = on_tunnel
+        self.tunnel_number = 0
         self._forwarder = forwarder
         self._http = http
         self._protocol = http.protocol
@@ -91,6 +97,12 @@ class Exchange:
         """The origin has broken a joined connection off."""
         self.deadline = 0.0
         """Loop's clock; 0 = nothing is waited for."""
+
+    @property
+    def status(self) -> int:
+        """Status of the app's answer, 0 before its head has come."""
+        head = self._reader.head
+        return 0 if head is None else head.status
 
     @property
     def is_over(self) -> bool:
@@ -320,8 +332,13 @@ class Exchange:
         self._settle(None)
         return False
 
+    def hang_up(self) -> None:
+        """End a joined connection."""
+        self._settle(None)
+
     def _begin_tunnel(self) -> None:
         """From here on the two sockets are joined (INL-153)."""
+        self.tunnel_number = self._on_tunnel(self.hang_up)
         self.is_tunnel = True
         self.deadline = 0.0
         buffer = self._http.recv_buffer

@@ -20,6 +20,7 @@ from app.domain.inline.hosts import InlineHost
 from app.domain.inline.requests import has_override, is_media, is_page, wanted_upgrade
 from app.services.inline_counts import Passed
 from app.services.inline_gate import Forward, InlineGate, Queued
+from app.services.tunnels import Place, Tunnels
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Phase
 from blueprints.edge.gate import Full, Gate
@@ -57,8 +58,11 @@ class ProxyLoop(QmError):
 class InlineFront:
     """Serves inline hosts for one web worker."""
 
-    def __init__(self, *, gate: InlineGate, forwarder: Forwarder, answers: InlineAnswers, edge_gate: Gate) -> None:
+    def __init__(
+        self, *, gate: InlineGate, forwarder: Forwarder, answers: InlineAnswers, edge_gate: Gate, tunnels: Tunnels
+    ) -> None:
         self._gate = gate
+        self._tunnels = tunnels
         self._forwarder = forwarder
         self._answers = answers
         self._edge_gate = edge_gate
@@ -81,12 +85,16 @@ class InlineFront:
         if self._forwarder.hop.is_own(head.headers):
             raise ProxyLoop
         upgrade = wanted_upgrade(head.headers)
+        url = _url_of(head, client)
         if not upgrade and is_media(head.method, head.path, head.headers):
             http.is_page = False
-            self._gate.counts.count(host.first.id, Passed.BYPASSED)
-            await self._forward(http, head, client, host, Forward(host.first.id))
-            return
-        await self._pass_gate(http, head, client, host, upgrade)
+            if self._gate.may_bypass(client, host, url):
+                self._gate.counts.count(host.first.id, Passed.BYPASSED)
+                status = await self._forward(http, head, client, host, Forward(host.first.id))
+                if status >= 400:
+                    self._gate.missed(client)
+                return
+        await self._pass_gate(http, head, client, host, url, upgrade)
 
     async def _serve_own(self, http: EdgeHttp, head: Head, client: Client) -> None:
         """A path below ``/__qm`` (INL-053 … INL-057)."""
@@ -110,13 +118,12 @@ class InlineFront:
         await http.answer(HotReply(308, b"", headers=[(b"Location", PREFIX + b"/")]))
 
     async def _pass_gate(
-        self, http: EdgeHttp, head: Head, client: Client, host: InlineHost, upgrade: list[bytes]
+        self, http: EdgeHttp, head: Head, client: Client, host: InlineHost, url: str, upgrade: list[bytes]
     ) -> None:
         reading = Reading(head, client)
         is_forced = has_override(head.headers)
-        decision = await self._gate.decide(
-            host, client, _url_of(head, client), partial(visitor_in, reading), is_forced=is_forced
-        )
+        present = partial(visitor_in, reading)
+        decision = await self._gate.decide(host, client, url, present, is_forced=is_forced)
         if isinstance(decision, Forward):
             await self._forward(http, head, client, host, decision, upgrade)
         elif isinstance(decision, Queued):
@@ -134,10 +141,21 @@ class InlineFront:
         host: InlineHost,
         decision: Forward,
         upgrade: list[bytes] | None = None,
-    ) -> None:
+    ) -> int:
+        """Send the request on; the status of the app's answer, 0 when there was none."""
         protocol = http.protocol
         added = Added(decision.cookies) if decision.cookies else NOTHING_ADDED
-        exchange = Exchange(self._forwarder, http, head, client, host, added=added, upgrade=upgrade or ())
+        place = Place(decision.room_id, decision.generation, decision.ticket)
+        exchange = Exchange(
+            self._forwarder,
+            http,
+            head,
+            client,
+            host,
+            added=added,
+            upgrade=upgrade or (),
+            on_tunnel=partial(self._tunnels.add, place),
+        )
         http.open_upload(head)
         http.stage = Stage.HANDLER
         protocol.exchange = exchange
@@ -147,14 +165,17 @@ class InlineFront:
         except OriginFailed as error:
             self._gate.counts.failed(decision.room_id, error.failure)
             await self._tell_of_failure(http, head, decision, error, is_upgrade=bool(upgrade))
-            return
+            return 0
         finally:
             protocol.exchange = None
             if protocol.conn_info.lost and not exchange.is_over:
                 self._gate.counts.count(decision.room_id, Passed.CLIENT_ABORTS)
+            if exchange.is_tunnel:
+                self._tunnels.forget(exchange.tunnel_number)
         if exchange.is_tunnel:
             protocol.end_tunnel(is_reset=exchange.was_reset)
         http.stage = Stage.IDLE
+        return exchange.status
 
     async def _tell_of_failure(
         self, http: EdgeHttp, head: Head, decision: Forward, error: OriginFailed, *, is_upgrade: bool

@@ -3,13 +3,13 @@
 -- Args: ticket numbers, and places in the pre-queue as p<place>; a drawn one stands for its ticket (ENG-245)
 -- Returns: code, gen, W, wall ms of ds 0, last ticket, places, one string with 48 bytes an argument: state u8 (TicketState;
 --   0 = never issued, or not told yet), flags u8, why u8, marks u8 (1 present, 2 bound to a cookie, 4 to a fingerprint, 8 has
---   a record, 16 a place), ticket, seen, ahead, passEnd, sessionEnd (u32; the times in ds), joinedAt, passedAt (u64, wall ms;
---   0 = not known or none)
+--   a record, 16 a place), ticket, seen, ahead, passEnd, sessionEnd, admitted (u32; the times in ds), joinedAt, passedAt (u64,
+--   wall ms; 0 = not known or none)
 -- Errors: NOHEADER, NOROOM, FENCED
 -- Facts: none
 -- Cost: O(1) a number and O(line / 500,000) a call
 
-local FORMAT = "<BBBBI4I4I4I4I4xxxxI8I8"
+local FORMAT = "<BBBBI4I4I4I4I4I4I8I8"
 local NOTHING = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
 local T, TICKET_BYTES = qm.T, qm.TICKET_BYTES
@@ -26,7 +26,7 @@ local function read(R, n)
 end
 
 local function never_issued(n)
-  return struct.pack(FORMAT, T.NONE, 0, 0, 0, n, 0, 0, 0, 0, 0, 0)
+  return struct.pack(FORMAT, T.NONE, 0, 0, 0, n, 0, 0, 0, 0, 0, 0, 0)
 end
 
 -- A number without a record: its times may have been kept (ring.lua).
@@ -39,7 +39,7 @@ local function without_record(R, n)
   elseif qm.reason_missing(R, n) == qm.REASON.EJECTED then
     state = T.EJECTED
   end
-  return struct.pack(FORMAT, state, 0, 0, 0, n, 0, 0, 0, 0, joined, passed)
+  return struct.pack(FORMAT, state, 0, 0, 0, n, 0, 0, 0, 0, 0, joined, passed)
 end
 
 -- State as it is at this moment, whether or not a tick has seen the end.
@@ -66,6 +66,7 @@ local function describe(R, n)
   local gone = state == T.EJECTED
   return struct.pack(FORMAT, state, rec:byte(2), why, marks_of(R, rec), n, qm.seen_of(rec),
     state == T.WAITING and qm.ahead(R, n) or 0, door.pass_end, state == T.ACTIVE and qm.session_end(R.h, door) or 0,
+    door.admitted,
     gone and 0 or qm.joined_of(rec), gone and 0 or door.passed_at)
 end
 
@@ -76,7 +77,7 @@ local function describe_place(R, p)
   if not rec then return never_issued(0) end
   local state, why = qm.place_state(R, p, rec)
   local joined = state == T.EJECTED and 0 or qm.joined_of(rec)
-  return struct.pack(FORMAT, state, 0, why, marks_of(R, rec) + 16, 0, qm.seen_of(rec), 0, 0, 0, joined, 0)
+  return struct.pack(FORMAT, state, 0, why, marks_of(R, rec) + 16, 0, qm.seen_of(rec), 0, 0, 0, 0, joined, 0)
 end
 
 qm.fn("tickets", { "no-writes" }, function(keys, args)

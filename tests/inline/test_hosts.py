@@ -1,0 +1,338 @@
+"""Which host answers what, under /__qm and beside it: the matrix, the secret, the ceiling, the counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import Server
+from tests.inline.conftest import Front
+from tests.inline.origin import Origin, saying
+from tests.inline.people import Visitor
+from tests.inline.raw import Answer
+
+APP, QUEUE, CONSOLE, BARE, NOT_INLINE, MISSING = "app", "queue", "console", "bare", "not_inline_host", "not_found"
+ROOT = ("/", "/public/admin.html")
+ADMIN = ("/api/admin/me", "/api/v1/admin/me")
+VISITOR = ("/api/version", "/api/check?room=x", "/events?room=x", "/qm.js", "/healthz")
+OTHER = ("/x", "/favicon.png?x", "/api/none")
+
+
+def kind(answer: Answer) -> str:
+    """Who answered."""
+    if answer.body == b"ok":
+        return APP
+    if (answer.status, answer.body, answer.header("content-length")) == (404, b"", "0"):
+        return BARE
+    if b'id="app"' in answer.body:
+        return CONSOLE
+    code = ""
+    if (answer.header("content-type") or "").startswith("application/json"):
+        code = json.loads(answer.body).get("code", "")
+    return code if code in (NOT_INLINE, MISSING) else QUEUE
+
+
+def ask(front: Front, host: str, path: str) -> Answer:
+    with front.connect() as client:
+        return client.ask(f"GET {path} HTTP/1.1\nHost: {host}\nConnection: close\nAccept: application/json")
+
+
+def row(front: Front, host: str) -> list[set[str]]:
+    """A row of INL-072: who answers the console, its API, the visitor's routes, /__qm of both kinds, other paths."""
+    prefixed = [[f"/__qm{path}" for path in paths] for paths in (ROOT + ADMIN, ("/healthz", "/api/version", "/qm.js"))]
+    groups = (ROOT, ADMIN, VISITOR, *prefixed, OTHER)
+    return [{kind(ask(front, host, path)) for path in paths} for paths in groups]
+
+
+APP_ROW = [{APP}, {APP}, {APP}, {CONSOLE, QUEUE}, {QUEUE}, {APP}]
+WITHHELD_ROW = [{APP}, {APP}, {APP}, {BARE}, {QUEUE}, {APP}]
+KEPT_ROW = [{APP}, {QUEUE}, {APP}, {CONSOLE, QUEUE}, {QUEUE}, {APP}]
+
+
+@pytest.fixture(scope="module")
+def fronts(the_origin: Origin) -> Iterator[dict[str, Front]]:
+    """One server for each way of naming console hosts, all with rooms at a name and at an address."""
+    kinds = {
+        "unset": {},
+        "public": {"PUBLIC_URL": "https://queue.test"},
+        "admin": {"ADMIN_HOST": "console.test, both.test", "PUBLIC_URL": "https://queue.test"},
+    }
+    servers, made = [], {}
+    for name, env in kinds.items():
+        server = Server(env={"PROXY_ALLOW_PRIVATE": "1", "MAX_CONNECTIONS": "0", **env}, workers=1)
+        servers.append(server.__enter__())
+        made[name] = Front(server, the_origin)
+    for name, front in made.items():
+        host = "console.test" if name == "admin" else "127.0.0.1"
+        for room, target in (
+            ("named", "http://named.test/"),
+            ("both", "http://both.test/"),
+            ("byip", "http://192.0.2.9/"),
+        ):
+            save(front, host, room, target)
+    yield made
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def save(front: Front, host: str, room: str, target: str, **fields: object) -> Answer:
+    body = {"id": room, "targetUrl": target, "state": "bypass", "proxyOrigin": front.origin.address, **fields}
+    data = json.dumps(body).encode()
+    with front.connect() as client:
+        head = f"POST /api/admin/rooms HTTP/1.1\nHost: {host}\nAuthorization: Bearer {front.server.admin_key}"
+        answer = client.ask(f"{head}\nContent-Length: {len(data)}", data)
+    assert answer.status == 200, answer
+    return answer
+
+
+@pytest.mark.req(
+    "INL-053", "INL-055", "INL-060", "INL-061", "INL-063", "INL-064", "INL-065", "INL-066", "INL-067", "INL-068",
+    "INL-069", "INL-070", "INL-072", "INL-073",
+)  # fmt: skip
+def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], the_origin: Origin) -> None:
+    the_origin.reset()
+    unset, public, admin = fronts["unset"], fronts["public"], fronts["admin"]
+    console_row = [{CONSOLE}, {QUEUE}, {QUEUE}, {NOT_INLINE}, {NOT_INLINE}, {MISSING}]
+    other_row = [{BARE}, {BARE}, {QUEUE}, {NOT_INLINE}, {NOT_INLINE}, {MISSING}]
+
+    assert row(unset, "127.0.0.1") == console_row
+    assert row(unset, "localhost:99") == console_row
+    assert row(unset, "queue.test") == other_row
+    assert row(unset, "named.test") == APP_ROW
+    assert row(unset, "192.0.2.9") == KEPT_ROW
+    assert row(public, "queue.test") == console_row
+    assert row(public, "elsewhere.test") == other_row
+    assert row(public, "NAMED.test.:8443") == APP_ROW
+    assert row(admin, "console.test") == [{CONSOLE}, {QUEUE}, {QUEUE}, {BARE}, {BARE}, {MISSING}]
+    for host in ("queue.test", "127.0.0.1"):
+        assert row(admin, host) == [{BARE}, {BARE}, {QUEUE}, {BARE}, {BARE}, {MISSING}]
+    assert row(admin, "named.test") == WITHHELD_ROW
+    assert row(admin, "both.test") == APP_ROW
+    assert row(admin, "192.0.2.9") == WITHHELD_ROW
+
+
+@pytest.mark.req("INL-069", "INL-044")
+def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
+    told = json.loads(ask(fronts["public"], "old.test", "/__qm/").body)
+    untold = json.loads(ask(fronts["unset"], "old.test", "/__qm/").body)
+    assert (told["code"], told["console"]) == (NOT_INLINE, "https://queue.test/")
+    assert (untold["code"], "console" in untold) == (NOT_INLINE, False)
+    with fronts["public"].connect() as client:  # a forwarded host takes no part
+        answer = client.ask("GET /x HTTP/1.1\nHost: queue.test\nX-Forwarded-Host: named.test")
+        assert kind(answer) == MISSING
+
+
+@pytest.mark.req("INL-056", "INL-059", "INL-071", "INL-217", "INL-238")
+def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front]) -> None:
+    front = fronts["unset"]
+    moved = ask(front, "named.test", "/__qm")
+    assert (moved.status, moved.header("location")) == (308, "/__qm/")
+    withheld = ask(fronts["admin"], "named.test", "/__qm")
+    assert kind(withheld) == BARE
+    page = ask(front, "named.test", "/__qm/").body.decode()
+    addresses = [part.split('"')[0] for part in page.replace("src=", "href=").split('href="')[1:]]
+    assert len(addresses) > 5
+    assert all(address.startswith("/__qm/assets/") for address in addresses)
+    assert ask(front, "named.test", addresses[0]).status == 200
+    missing = ask(front, "named.test", "/__qm/nothing")
+    assert (kind(missing), missing.header("cache-control")) == (MISSING, "no-store")
+    with front.connect() as client:
+        data = json.dumps({"key": front.server.admin_key}).encode()
+        answer = client.ask(
+            "POST /__qm/api/admin/session HTTP/1.1\nHost: named.test\nX-QM-CSRF: 1\nSec-Fetch-Site: same-origin\n"
+            f"Content-Length: {len(data)}", data,
+        )  # fmt: skip
+        cookie = answer.header("set-cookie") or ""
+        assert (answer.status, "; Path=/__qm/api/admin; HttpOnly; SameSite=Strict" in cookie) == (200, True)
+        worker = client.ask("GET /__qm/assets/x.js HTTP/1.1\nHost: named.test\nService-Worker: script")
+        assert worker.status == 404
+
+
+@pytest.mark.req("INL-057", "INL-055")
+def test_it_answers_for_rooms_of_its_own_host_alone(front: Front) -> None:
+    front.room("elsewhere", rate=0)
+    visitor = Visitor(front, "shut")
+    json_type = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
+    for room, code in (("shut", None), ("elsewhere", "no_room")):
+        for method, path, body in (
+            ("GET", f"check?room={room}", None), ("GET", f"status?room={room}", None),
+            ("POST", "join", {"roomId": room}), ("POST", "leave", {"roomId": room}),
+            ("GET", f"v1/status?room={room}", None),
+        ):  # fmt: skip
+            data = b"" if body is None else json.dumps(body).encode()
+            answer = visitor.ask(method, f"/__qm/api/{path}", data, **json_type)
+            assert json.loads(answer.body).get("code") == code, (room, path, answer)
+    assert visitor.ask("GET", "/__qm/events?room=elsewhere").status == 404
+    assert visitor.ask("GET", "/__qm/w/elsewhere").status == 404
+    moved = visitor.ask("GET", "/__qm/w/shut")
+    assert (moved.status, moved.header("location")) == (302, "/")  # PAG-100
+    visitor.close()
+
+
+@pytest.mark.req("INL-204", "INL-205", "INL-206", "INL-207")
+def test_it_answers_probes_beside_the_public_name_only(front: Front, origin: Origin) -> None:
+    with front.connect() as client:
+        assert json.loads(client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").body)["ready"] is True
+        public = client.ask("GET /healthz HTTP/1.1\nHost: shut.test")
+        assert (public.status, json.loads(public.body)["code"]) == (503, "queued")
+        bare = client.ask("HEAD /healthz HTTP/1.1\nHost: shut.test")
+        assert (bare.status, bare.body) == (503, b"")
+        for path in ("/__qm/healthz", "/__qm/api/version"):
+            assert json.loads(client.ask(f"GET {path} HTTP/1.1\nHost: shut.test").body)["ready"] is True
+        assert client.ask("GET /__qm/metrics HTTP/1.1\nHost: shut.test").status == 401
+        key = f"Authorization: Bearer {front.server.admin_key}"
+        assert b"qm_proxy_gated_total" in client.ask(f"GET /__qm/metrics HTTP/1.1\nHost: shut.test\n{key}").body
+
+
+@pytest.mark.req("INL-001", "INL-002", "INL-022", "INL-025", "INL-043")
+def test_it_begins_and_ends_with_the_rooms_setting(front: Front, origin: Origin) -> None:
+    made = front.room("comes", state="bypass")
+    assert (made["created"], made["room"]["mode"], made["room"]["proxyOrigin"]) == (True, "inline", origin.address)
+    assert ask(front, "comes.test", "/").body == b"ok"
+    cleared = front.admin("POST", "rooms", {"id": "comes", "proxyOrigin": ""})[1]
+    assert (cleared["room"]["mode"], cleared["room"]["proxyOrigin"]) == ("snippet", None)
+    assert ask(front, "comes.test", "/x").status == 404
+    assert kind(ask(front, "comes.test", "/__qm/healthz")) == NOT_INLINE
+    front.room("comes")
+    assert ask(front, "comes.test", "/").body == b"ok"
+    front.admin("DELETE", "rooms/comes")
+    assert ask(front, "comes.test", "/x").status == 404
+
+
+@pytest.mark.req("INL-097", "INL-177", "INL-199", "INL-201", "INL-178", "INL-202")
+def test_it_counts_what_it_forwards_and_what_fails(front: Front, origin: Origin) -> None:
+    before = front.admin("GET", "health")[1]["inline"]
+    visitor = Visitor(front, "open")
+    assert visitor.call("/x.js").status == 200
+    assert visitor.call("/page").status == 200
+    origin.script = saying(b"", close=True)
+    assert visitor.call("/page").status == 502
+    origin.script = saying(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+    assert visitor.call("/page").status == 500
+
+    after = front.admin("GET", "health")[1]["inline"]
+
+    assert {"open.test", "shut.test"} <= set(after["hosts"])
+    assert after["indexFrom"] == "valkey"
+    grown = {name: after[name] - before[name] for name in after if name.endswith("Total")}
+    assert {name: number for name, number in grown.items() if number} == {
+        "gatedTotal": 3, "bypassedTotal": 1, "originErrorsTotal": 1,
+    }  # fmt: skip
+    assert after["originErrors"]["open"]["reset"] >= 1
+    with front.connect() as client:
+        key = f"Authorization: Bearer {front.server.admin_key}"
+        text = client.ask(f"GET /metrics HTTP/1.1\nHost: 127.0.0.1\n{key}").body.decode()
+        assert json.loads(client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").body)["ready"] is True
+    for line in ('qm_proxy_gated_total{room="open"}', 'qm_proxy_bypassed_total{room="open"}',
+                 'qm_proxy_origin_errors_total{class="reset",room="open"}'):  # fmt: skip
+        assert line in text, line
+    visitor.close()
+
+
+@pytest.mark.req("INL-235")
+def test_it_lets_nobody_make_up_files_without_end(fronts: dict[str, Front], the_origin: Origin) -> None:
+    the_origin.reset()
+    front = fronts["public"]
+    save(front, "127.0.0.1", "files", "http://files.test/", state="active", rate=0)
+    visitor = Visitor(front, "files")
+    the_origin.script = saying(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
+    statuses = [visitor.call(f"/made-up-{number}.js").status for number in range(305)]
+    assert statuses == [404] * 300 + [503] * 5
+    assert front.admin("GET", "health")[1]["inline"]["bypassRefusedTotal"] == 5
+    visitor.close()
+
+
+@pytest.mark.req("INL-239")
+def test_it_gates_files_that_a_rule_names(front: Front) -> None:
+    rules = [{"action": "protect", "pattern": "/api/*.js"}, {"action": "protect", "pattern": "/checkout*"}]
+    front.room("byrule", rate=0, rules=rules)
+    visitor = Visitor(front, "byrule")
+    statuses = [visitor.call(path).status for path in ("/api/a.js", "/API/x/b.js", "/checkout/x.js", "/c.js")]
+    assert statuses == [503, 503, 200, 200]
+    visitor.close()
+
+
+@pytest.mark.req(
+    "INL-221", "INL-222", "INL-223", "INL-209", "INL-155", "INL-125", "INL-027", "INL-161", "INL-114", "INL-115"
+)
+def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Origin) -> None:
+    secret = "an-edge-secret-of-the-tests"
+    env = {"PROXY_ALLOW_PRIVATE": "1", "EDGE_SECRET": secret, "PROXY_TIMEOUT_MS": "5", "WAITING_LIMIT_PER_MIN": "2"}
+    with Server(env=env, workers=1) as server:
+        front = Front(server, origin)
+        edge = {"X-QM-Edge": secret}
+        body = {"id": "open", "targetUrl": "http://open.test/", "proxyOrigin": origin.address, "state": "bypass"}
+        assert front.admin("POST", "rooms", body, **edge)[0] == 200
+        front.admin(
+            "POST",
+            "rooms",
+            {**body, "id": "shut", "targetUrl": "http://shut.test", "state": "active", "rate": 0},
+            **edge,
+        )
+        with front.connect() as client:
+            for path in ("/", "/x.js", "/healthz", "/__qm/healthz", "/__qm/", "/api/x"):
+                for extra in ("", "\nConnection: Upgrade\nUpgrade: websocket", "\nX-QM-Edge: wrong"):
+                    with front.connect() as stranger:
+                        answer = stranger.ask(f"GET {path} HTTP/1.1\nHost: open.test{extra}")
+                        said = json.loads(answer.body)
+                        assert (answer.status, said["code"]) == (403, "edge_required"), path
+                        assert "x-qm-edge" not in answer.body.decode().lower()
+                        assert answer.header("cache-control") == "no-store"
+            assert origin.heads == []
+            assert client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").status == 200
+            passed = client.ask(
+                f"GET / HTTP/1.1\nHost: open.test\nX-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7\n"
+                "X-Forwarded-For: 6.6.6.6\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil"
+            )
+            assert passed.status == 200
+            lines = origin.heads[0].split(b"\r\n")
+            assert {b"X-Forwarded-For: 198.51.100.7", b"X-Forwarded-Proto: https", b"X-Forwarded-Port: 443"} <= set(
+                lines
+            )
+            assert b"X-Forwarded-Host: open.test" in lines
+            assert secret.encode() not in origin.heads[0]
+            through = f"X-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7"
+            page = f"GET / HTTP/1.1\nHost: shut.test\n{through}\nAccept: text/html"
+            call = page.replace("text/html", "*/*")
+            answers = [client.ask(page) for _ in range(3)]  # INL-114, INL-115
+            assert [answer.status for answer in answers] == [503, 503, 429]
+            assert (answers[2].header("x-ratelimit-limit"), answers[2].header("x-ratelimit-remaining")) == ("2", "0")
+            assert answers[2].header("retry-after")
+            assert [client.ask(call).status for _ in range(3)] == [503, 503, 503]
+        health = front.admin("GET", "health", **edge)[1]
+        assert health["edge"]["refusedTotal"] == 18
+        warnings = {warning["code"]: warning for warning in health["configWarnings"]}
+        assert "console_host_withheld" in warnings
+        timeout = next(one for one in health["configWarnings"] if one["variable"] == "PROXY_TIMEOUT_MS")
+        assert (timeout["set"], timeout["using"]) == ("5", 1000)
+        assert secret not in server.stderr
+
+
+@pytest.mark.req("INL-163", "INL-164", "INL-162")
+def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> None:
+    with Server(env={"PROXY_ALLOW_PRIVATE": "1", "MAX_CONNECTIONS": "3", "SSE_MAX_TOTAL": "2"}, workers=1) as server:
+        front = Front(server, origin)
+        front.room("open", state="bypass")
+        held = [front.connect() for _ in range(3)]
+        for client in held:
+            assert client.ask("GET / HTTP/1.1\nHost: open.test").status == 200
+        for target, accept in (("/", "text/html"), ("/api/x", "*/*"), ("/x.js", "*/*")):
+            with front.connect() as client:
+                answer = client.ask(f"GET {target} HTTP/1.1\nHost: open.test\nAccept: {accept}")
+                assert (answer.status, answer.header("retry-after"), answer.header("connection")) == (
+                    503,
+                    "10",
+                    "close",
+                )
+                assert (answer.header("x-qm-queued"), answer.header("x-qm-origin")) == (None, None)
+                assert answer.header("cache-control") == "no-store"
+                assert (b"overloaded" in answer.body) is (accept == "*/*")
+        assert len(origin.heads) == 3
+        with front.connect() as client:
+            assert client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test").status == 503
+        health = front.admin("GET", "health")[1]
+        assert health["inline"]["overloadedTotal"] == 3
+        for client in held:
+            client.socket.close()

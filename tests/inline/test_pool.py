@@ -1,0 +1,166 @@
+"""Connections to origins: the address that is connected to is the one that was judged, each time anew."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app.core.secret import Secret
+from app.core.settings import Settings
+from app.domain.inline.failures import Failure, OriginFailed
+from app.domain.inline.hosts import HostIndex, InlineHost
+from app.domain.origins import Origin
+from app.infrastructure import address_guard
+from app.infrastructure.address_guard import AddressGuard
+from app.infrastructure.origin_pool import OriginPool
+from app.services.inline import Inline
+from tests.inline.test_saves import room
+
+INTERNAL = [
+    "127.0.0.1", "10.0.0.5", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "100.64.0.1", "::1", "::",
+    "fe80::1", "fe80::1%lo", "fd00:ec2::254", "::ffff:127.0.0.1", "192.0.0.8", "224.0.0.1", "ff02::1",
+    "255.255.255.255",
+    "192.88.99.1", "168.63.129.16", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "::127.0.0.1",
+    "fec0::1", "198.18.0.1", "not an address",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """A server on loopback that says nothing."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the resolver says, one answer after the other; the last one stays."""
+    said: list[list[str]] = [["203.0.114.7"]]
+
+    def look(_host: str, at: int, **_: Any) -> list[Any]:
+        found = said.pop(0) if len(said) > 1 else said[0]
+        if not found:
+            raise socket.gaierror
+        return [(0, 0, 0, "", (address, at)) for address in found]
+
+    monkeypatch.setattr(address_guard.socket, "getaddrinfo", look)
+    return said
+
+
+async def failure(pool: OriginPool, origin: Origin) -> Failure:
+    with pytest.raises(OriginFailed) as caught:
+        await pool.connect(origin)
+    return caught.value.failure
+
+
+@pytest.mark.req("INL-029", "INL-030", "INL-034", "INL-035", "INL-037")
+@pytest.mark.parametrize("address", INTERNAL)
+async def test_it_never_connects_to_an_internal_address(answers: list[list[str]], port: int, address: str) -> None:
+    pool = OriginPool(AddressGuard(allow_private=False), timeout_sec=5)
+    for answer in ([address], ["203.0.114.7", address], [address, "203.0.114.7"]):
+        answers[:] = [answer]
+        assert await failure(pool, Origin("http", "site.test", port)) is Failure.BLOCKED_ADDRESS
+
+
+@pytest.mark.req("INL-029", "INL-031", "INL-034")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"])
+async def test_it_judges_an_address_that_stands_in_the_setting(port: int, host: str) -> None:
+    pool = OriginPool(AddressGuard(allow_private=False), timeout_sec=5)
+    assert await failure(pool, Origin("http", host, port)) is Failure.BLOCKED_ADDRESS
+
+
+@pytest.mark.req("INL-034", "INL-036")
+async def test_it_judges_a_name_anew_for_each_connection(
+    answers: list[list[str]], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer is connected to without asking again; the second, for the next connection, is refused."""
+    dialled: list[str] = []
+    loop = asyncio.get_running_loop()
+    real = loop.create_connection
+
+    async def dial(factory: Any, address: str, at: int, **options: Any) -> Any:
+        dialled.append(address)
+        return await real(factory, "127.0.0.1", at, **options)
+
+    monkeypatch.setattr(loop, "create_connection", dial)
+    answers[:] = [["203.0.114.7"], ["127.0.0.1"]]
+    pool = OriginPool(AddressGuard(allow_private=False), timeout_sec=5)
+
+    link = await pool.connect(Origin("http", "site.test", port))
+    assert await failure(pool, Origin("http", "site.test", port)) is Failure.BLOCKED_ADDRESS
+
+    assert dialled == ["203.0.114.7"]
+    link.abort()
+
+
+@pytest.mark.req("INL-232")
+async def test_it_never_connects_to_the_servers_own_stores(answers: list[list[str]], port: int) -> None:
+    answers[:] = [["127.0.0.1"]]
+    pool = OriginPool(AddressGuard(allow_private=True, own=[("store.test", port)]), timeout_sec=5)
+    for host in ("store.test", "site.test", "127.0.0.1"):
+        assert await failure(pool, Origin("http", host, port)) is Failure.BLOCKED_ADDRESS
+
+
+@pytest.mark.req("INL-039", "INL-170", "INL-159", "INL-041")
+async def test_it_names_the_way_in_which_a_connection_fails(answers: list[list[str]], port: int) -> None:
+    pool = OriginPool(AddressGuard(allow_private=True), timeout_sec=0.5)
+    answers[:] = [[]]
+    assert await failure(pool, Origin("http", "site.test", port)) is Failure.DNS
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        assert await failure(pool, Origin("http", "127.0.0.1", closed.getsockname()[1])) is Failure.CONNECT
+    assert await failure(pool, Origin("https", "127.0.0.1", port)) is Failure.TIMEOUT  # it never shakes hands
+    link = await pool.connect(Origin("http", "127.0.0.1", port))
+    assert pool.open_links == 1
+    link.abort()
+
+
+@pytest.mark.req("INL-041")
+async def test_it_believes_no_certificate_that_cannot_be_verified(tmp_path: Any) -> None:
+    import subprocess
+
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days",
+         "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        pool = OriginPool(AddressGuard(allow_private=True), timeout_sec=5)
+        at = server.sockets[0].getsockname()[1]
+        assert await failure(pool, Origin("https", "127.0.0.1", at)) is Failure.TLS
+        pool._tls.load_verify_locations(tmp_path / "cert.pem")
+        link = await pool.connect(Origin("https", "127.0.0.1", at))
+        link.abort()
+
+
+@pytest.mark.req("INL-040", "INL-027")
+@pytest.mark.parametrize(("settings", "codes"), [
+    ({}, ["console_host_withheld", "private_origin"]),
+    ({"public_url": "https://q.test"}, ["private_origin"]),
+    ({"admin_host": ("q.test",), "proxy_allow_private": True}, []),
+])  # fmt: skip
+def test_it_warns_of_settings_that_do_not_fit_the_rooms(settings: dict[str, Any], codes: list[str]) -> None:
+    made = room("shop", origin="http://10.0.0.5:3000")
+    host = InlineHost("shop.test", Origin("http", "10.0.0.5", 3000), (made,), frozenset({"shop"}))
+    gate = SimpleNamespace(index=HostIndex({"shop.test": host}))
+    inline = Inline(
+        gate=cast(Any, gate), choice=cast(Any, None), counts=cast(Any, None), hop=cast(Any, None),
+        pool=cast(Any, None), settings=Settings(secret=Secret("s" * 32), **settings), valkey=cast(Any, None),
+        tunnels=cast(Any, None),
+    )  # fmt: skip
+    assert [warning.code for warning in inline.warnings()] == codes
