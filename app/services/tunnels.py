@@ -20,7 +20,7 @@ from app.domain.ticket_state import TicketState, Why
 from app.infrastructure.engine_lookup import EngineLookup, Looked
 from app.services.visitor_room import VisitorRooms
 
-LOOK_SEC: Final = 4.0
+LOOK_SEC: Final = 2.0
 AT_ONCE: Final = 40
 """Tickets asked for in one call."""
 
