@@ -7,6 +7,7 @@ from typing import Any, Final
 from sanic.response import HTTPResponse
 
 from app.domain.hosts import Console, HostPolicy
+from app.domain.inline.hosts import PREFIX
 from app.domain.roles import Role
 from blueprints.admin.routing import Call, Route, reply, tell
 
@@ -59,7 +60,8 @@ def _console(call: Call) -> str:
     hosts = HostPolicy(settings.admin_host, settings.public_url)
     if public and hosts.judge(public.partition("://")[2].lower(), b"/") is Console.SERVED:
         return public
-    return f"{client.scheme}://{client.host}"
+    prefix = PREFIX if call.request.ctx.inline is not None else ""
+    return f"{client.scheme}://{client.host}{prefix}"
 
 
 ROUTES: Final = (

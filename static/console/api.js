@@ -1,4 +1,5 @@
 /** The admin API as this page speaks it: same origin, session cookie, CSRF header on every write (ADM-076). */
+import { linkToken } from "./link.js";
 
 // Below /__qm on a customer's host (INL-059).
 const BASE = `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/api/admin`;
@@ -32,17 +33,22 @@ async function body(answer) {
   }
 }
 
+/** A monitor link's token is sent as Bearer and no cookie beside it; a session needs the CSRF header on every write. */
+function credential(method) {
+  const headers = method === "GET" ? {} : { "Content-Type": "application/json", "X-QM-CSRF": "1" };
+  if (!linkToken) return { headers, credentials: "same-origin" };
+  return { headers: { ...headers, Authorization: `Bearer ${linkToken}` }, credentials: "omit" };
+}
+
 /** Ask `path` below /api/admin; resolves with the answer's JSON, rejects with an ApiError. */
 export async function ask(method, path, payload) {
-  const headers = method === "GET" ? {} : { "X-QM-CSRF": "1", "Content-Type": "application/json" };
   let answer;
   try {
     answer = await fetch(BASE + path, {
       method,
-      headers,
+      ...credential(method),
       body: payload === undefined ? undefined : JSON.stringify(payload),
       cache: "no-store",
-      credentials: "same-origin",
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
   } catch {

@@ -2,6 +2,8 @@
 import { render } from "preact";
 import { html } from "./html.js";
 import { startLanguage } from "./i18n.js";
+import { linkToken, watchAddress } from "./link.js";
+import { LinkOver } from "./link_over.js";
 import { language, takeLeftBehind } from "./prefs.js";
 import { me, resume, signIn } from "./session.js";
 import { Console } from "./console.js";
@@ -9,12 +11,14 @@ import { SignIn } from "./sign_in.js";
 
 function App() {
   if (me.value === undefined) return null;
-  return me.value === null ? html`<${SignIn} />` : html`<${Console} />`;
+  if (me.value !== null) return html`<${Console} />`;
+  return linkToken ? html`<${LinkOver} />` : html`<${SignIn} />`;
 }
 
 /** A key that an old console stored is used once, and is gone whether or not it opens anything (CON-018). */
 async function start() {
-  const key = takeLeftBehind();
+  watchAddress();
+  const key = linkToken ? "" : takeLeftBehind();
   await startLanguage(language.value);
   render(html`<${App} />`, document.getElementById("app"));
   if (!key) return resume();

@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { setLanguage, t } from "./i18n.js";
 import { language, nextTheme, theme } from "./prefs.js";
+import { linkToken } from "./link.js";
 import { signOut } from "./session.js";
 import { refused, toast } from "./toasts.js";
 import { chevron } from "./icons.js";
@@ -24,8 +25,8 @@ function Entries() {
   return html`
     ${entry(t("menu.language"), otherLanguage, LANGUAGE_NAMES[language.value])}
     ${entry(t("menu.theme"), nextTheme, t(`theme.${theme.value}`))}
-    <li role="none" class="menu-line"></li>
-    ${entry(t("menu.signout"), leave)}
+    ${!linkToken && html`<li role="none" class="menu-line"></li>`}
+    ${!linkToken && entry(t("menu.signout"), leave)}
   `;
 }
 

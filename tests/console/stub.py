@@ -24,6 +24,7 @@ from blueprints.admin.console import bp as console_bp
 from tests.console.rooms import new_room, sample_rooms
 
 KEY = "test-key-of-the-stand-in"
+LINK = "token.of-a-monitor-link"
 CAN = {"write": True, "deleteRoom": True, "inline": True}
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +40,9 @@ class State:
         self.rooms: dict[str, dict[str, Any]] = sample_rooms() if rooms == "pictured" else {}
         self.sessions: set[str] = set()
         self.tickets: set[str] = set()
+        self.links = {LINK}
+        self.link_tickets: set[str] = set()
+        self.by_link: list[str] = []
         self.refuse: dict[str, Any] | None = None
         self.delay = 0.0
         self.silent = False
@@ -111,6 +115,11 @@ async def _credential(request: Request) -> response.HTTPResponse | None:
     if not request.path.startswith("/api/admin") or request.path == "/api/admin/session":
         return None
     state.asked.append(f"{request.method} {request.path}")
+    if bearer := request.headers.get("authorization"):
+        state.by_link.append(f"{request.method} {request.path} {request.headers.get('cookie', '-')}")
+        if bearer.removeprefix("Bearer ") in state.links:
+            return None
+        return refuse(401, "unauthorized", "A valid key is required.")
     if request.path != "/api/admin/events" and request.cookies.get("qm_console") not in state.sessions:
         return refuse(401, "unauthorized", "A valid key is required.")
     if request.method not in ("GET", "HEAD") and not request.headers.get("x-qm-csrf"):
@@ -147,14 +156,19 @@ async def sign_out(request: Request) -> response.HTTPResponse:
 
 
 @app.get("/api/admin/me")
-async def me(_: Request) -> response.HTTPResponse:
+async def me(request: Request) -> response.HTTPResponse:
+    if request.headers.get("authorization"):
+        link = {"kind": "monitor", "via": "bearer", "role": "monitor", "name": "Monitor link", "linkId": "m_7c1e0b52"}
+        return response.json({**state.me, **link, "expiresAt": state.now() + 1000, "can": dict.fromkeys(CAN, False)})
     return response.json({**state.me, "expiresAt": state.now() + 12 * 3600_000, "can": state.can})
 
 
 @app.post("/api/admin/sse-ticket")
-async def sse_ticket(_: Request) -> response.HTTPResponse:
+async def sse_ticket(request: Request) -> response.HTTPResponse:
     ticket = secrets.token_urlsafe(32)
     state.tickets.add(ticket)
+    if request.headers.get("authorization"):
+        state.link_tickets.add(ticket)
     return response.json({"ticket": ticket, "expiresInSec": 30})
 
 
@@ -209,7 +223,8 @@ async def events(request: Request) -> None:
         content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"}
     )
     cookie, known, number = request.cookies.get("qm_console", ""), {}, 0
-    while cookie in state.sessions:
+    is_link = ticket in state.link_tickets
+    while state.links if is_link else cookie in state.sessions:
         if state.cut:
             state.cut = False
             return
@@ -296,7 +311,7 @@ async def stub_reset(request: Request) -> response.HTTPResponse:
 @app.post("/stub/set")
 async def stub_set(request: Request) -> response.HTTPResponse:
     for name, value in request.json.items():
-        setattr(state, name, set(value) if name in ("sessions", "tickets") else value)
+        setattr(state, name, set(value) if name in ("sessions", "tickets", "links") else value)
     return response.empty()
 
 
@@ -308,7 +323,7 @@ async def stub_room(request: Request, room_id: str) -> response.HTTPResponse:
 
 @app.get("/stub/state")
 async def stub_state(_: Request) -> response.HTTPResponse:
-    return response.json({"rooms": state.rooms, "asked": state.asked, "sent": state.sent})
+    return response.json({"rooms": state.rooms, "asked": state.asked, "sent": state.sent, "by_link": state.by_link})
 
 
 app.static("/fonts", ROOT / "static/fonts", name="fonts")

@@ -1,0 +1,90 @@
+"""Watching with a monitor link: its token decides, shows figures only, and signs nobody in or out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import Stub, card, sign_in, wait_for
+from tests.console.stub import LINK
+
+pytestmark = pytest.mark.browser
+
+OVER = "This link no longer works. Ask for a new one."
+
+
+def watch(page: Page, stub: Stub, token: str = LINK) -> None:
+    """Paste the address of a link."""
+    page.goto(f"{stub.url}/#monitor={token}")
+
+
+@pytest.mark.req("CON-022", "CON-032")
+def test_it_watches_by_the_token_alone_and_can_change_nothing(signed_in: Callable[..., Page], stub: Stub) -> None:
+    """In a browser whose owner is signed in, and again after a reload."""
+    page = signed_in()
+    expect(page.get_by_role("button", name="New room")).to_be_visible()
+    writes = len(stub.state()["asked"])
+
+    watch(page, stub)
+    for _ in range(2):
+        expect(page.locator(".live-on")).to_be_visible()
+        expect(card(page, "Shop")).to_be_visible()
+        expect(page.locator(".who").first).to_have_text("Monitor link · read only")
+        expect(page.get_by_role("button", name="New room")).to_have_count(0)
+        assert card(page, "Shop").get_by_role("button", name="Pause").count() == 0
+        page.reload()
+    expect(page.locator(".live-on")).to_be_visible()
+    page.get_by_role("button", name="Console").click()
+    expect(page.get_by_role("menuitem")).to_have_count(2)
+    expect(page.get_by_role("menuitem", name="Sign out")).to_have_count(0)
+
+    asked = [line for line in stub.state()["asked"][writes:] if "/events" not in line]
+    assert asked
+    assert [" ".join(line.split()[:2]) for line in stub.state()["by_link"]] == asked
+    assert {line.split()[2] for line in stub.state()["by_link"]} == {"-"}, "no cookie is sent beside the token"
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert LINK not in kept
+    assert LINK not in page.content()
+
+
+@pytest.mark.req("CON-023", "CON-024")
+def test_a_link_that_is_over_says_so_and_signs_nobody_out(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+
+    watch(page, stub, "token.that-was-revoked")
+
+    expect(page.get_by_text(OVER)).to_be_visible()
+    expect(page.locator("#key")).to_have_count(0)
+    page.goto(stub.url + "/")
+    expect(page.locator(".live-on")).to_be_visible()
+    expect(page.get_by_role("button", name="New room")).to_be_visible()
+
+
+@pytest.mark.req("CON-020")
+def test_a_link_that_is_revoked_ends_the_view_for_good(open_page: Callable[..., Page], stub: Stub) -> None:
+    page = open_page()
+    watch(page, stub)
+    expect(page.locator(".live-on")).to_be_visible()
+
+    stub.set(links=[])
+
+    expect(page.get_by_text(OVER)).to_be_visible()
+    count = len(stub.state()["asked"])
+    page.wait_for_timeout(1500)
+    assert len(stub.state()["asked"]) == count, "it comes back to nothing"
+
+
+@pytest.mark.req("CON-023")
+def test_without_its_fragment_a_link_is_no_credential(open_page: Callable[..., Page], stub: Stub) -> None:
+    page = open_page()
+    watch(page, stub)
+    expect(page.locator(".live-on")).to_be_visible()
+
+    page.evaluate("location.hash = ''")
+
+    expect(page.locator("#key")).to_be_visible()
+    sign_in(page)
+    page.evaluate("token => { location.hash = `#monitor=${token}` }", LINK)
+    wait_for(lambda: page.locator(".who").first.text_content() == "Monitor link · read only")
