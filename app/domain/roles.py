@@ -31,7 +31,7 @@ class Role(IntEnum):
 
 GROUPS: Final[dict[str, Role | None]] = {
     "write": Role.OPERATOR,
-    "inline": None,
+    "inline": Role.OWNER,
     "deleteRoom": Role.OWNER,
     "operators": Role.OWNER,
     "links": Role.OPERATOR,
@@ -41,7 +41,7 @@ GROUPS: Final[dict[str, Role | None]] = {
     "alerts": Role.VIEWER,
     "reports": None,
     "security": Role.MONITOR,
-    "shutdown": None,
+    "shutdown": Role.OWNER,
     "webhooks": None,
     "webhooksOwner": None,
     "mesh": None,

@@ -142,12 +142,10 @@ def test_anyone_may_sign_out_and_only_a_session_ends_by_it(callers: Callers, tea
 
 @pytest.mark.req("ADM-082", "ADM-083")
 def test_me_tells_each_credential_what_it_is_and_may(team: Team) -> None:
-    rights = {
-        "monitor": {"security"},
-        "viewer": {"security", "visitors", "audit", "diagnostics"},
-        "operator": {"security", "visitors", "audit", "diagnostics", "write", "links"},
-        "owner": {"security", "visitors", "audit", "diagnostics", "write", "links", "deleteRoom", "operators"},
-    }
+    rights = {"monitor": {"security"}}
+    rights["viewer"] = rights["monitor"] | {"visitors", "audit", "diagnostics", "alerts"}
+    rights["operator"] = rights["viewer"] | {"write", "links"}
+    rights["owner"] = rights["operator"] | {"deleteRoom", "operators", "inline", "shutdown"}
     rights["admin_key"] = rights["owner"]
     for name, caller in (*team.bearers.items(), *team.pages.items()):
         if name in ("nobody", "public"):

@@ -191,3 +191,16 @@ def unreachable_postgres(server: Server) -> Iterator[None]:
         yield
     finally:
         path.with_name("hidden").rename(path)
+
+
+def test_health_counts_inline_rooms(server: Server, owner: Caller) -> None:
+    before = owner("GET", "/api/admin/health").json()["rooms"]
+    for room, more in (("tagged", {}), ("fronted", {"proxyOrigin": "http://203.0.113.7:3000"})):
+        body = {"id": room, "targetUrl": f"https://{room}.example/", **more}
+        assert owner("POST", "/api/admin/rooms", body).status_code == 200
+
+    def counted() -> bool:
+        after = owner("GET", "/api/admin/health").json()["rooms"]
+        return (after["count"] - before["count"], after["inline"] - before["inline"]) == (2, 1)
+
+    wait_for(counted)
