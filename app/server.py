@@ -16,7 +16,6 @@ from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
 from app.domain.hosts import HostPolicy
 from app.services.inline_pages import InlinePages
-from app.services.metrics import RouteSeries
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints import admin, metrics, middleware, ops
 from blueprints.admin import console
@@ -74,7 +73,7 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     edge: EdgeState = app.ctx.edge
     edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
     edge.crowd = Crowd(qm.connections)
-    edge.meters = Meters(RouteSeries(qm.book))
+    edge.meters = Meters(qm.metrics.meter)
     edge.front = InlineFront(
         gate=qm.inline.gate,
         forwarder=Forwarder(qm.inline.choice, qm.inline.hop, timeout_sec=qm.settings.proxy_timeout_ms / 1000),

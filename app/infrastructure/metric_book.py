@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.core.clock import mono
-from app.core.metrics import BOUNDS_SEC, FACTS, METRICS, Kind, Metric
+from app.core.metrics import BOUNDS_SEC, FACTS, HTTP_REQUESTS, HTTP_SECONDS, METRICS, Kind, Metric
 
 ENTRIES: Final = 32_768
 """Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
@@ -36,6 +36,7 @@ _TEXTS_BYTES: Final = sum(TEXTS.values()) + _TEXT_HEAD * len(TEXTS)
 _FIRST_ENTRY: Final = _PAGE + -(-_TEXTS_BYTES // _PAGE) * _PAGE
 _AREA: Final = _FIRST_ENTRY + _ENTRY_BYTES * ENTRIES
 _BUCKETS: Final = len(BOUNDS_SEC) + 1
+_FIRST_BOUND: Final = BOUNDS_SEC[0]
 _TEXT_AT: Final = {
     name: sum(size + _TEXT_HEAD for size in list(TEXTS.values())[:number]) for number, name in enumerate(TEXTS)
 }
@@ -95,20 +96,33 @@ class Tally:
         self._words[self._at] += number
 
 
-class Spread:
-    """A histogram with its place already found."""
+class AnswerMeter:
+    """Answers of one route: how many by class of status, and how long until their first byte.
 
-    __slots__ = ("_at", "_words")
+    It is on the way of every request, so everything stands in one function.
+    """
 
-    def __init__(self, words: memoryview, at: int) -> None:
-        self._words = words
-        self._at = at
+    __slots__ = ("_at", "_book", "_by_status", "_route", "_words")
 
-    def note(self, seconds: float) -> None:
-        """Count one duration."""
-        words, at = self._words, self._at
-        words[at + bisect_left(BOUNDS_SEC, seconds)] += 1
-        words[at + _BUCKETS] += int(seconds * 1e6) if seconds > 0 else 0
+    def __init__(self, book: MetricBook, route: str) -> None:
+        self._book = book
+        self._route = route
+        self._words = book.words
+        self._at = book.place(HTTP_SECONDS, route)
+        self._by_status: dict[int, int] = {}
+
+    def note(self, status: int, began: float) -> None:
+        """An answer begins now; ``began``: when its request was whole (``clock.mono``)."""
+        words = self._words
+        at = self._by_status.get(status)
+        if at is None:
+            kind = f"{min(max(status // 100, 1), 5)}xx"
+            at = self._by_status[status] = self._book.place(HTTP_REQUESTS, self._route, kind)
+        words[at] += 1
+        seconds = mono() - began
+        at = self._at
+        words[at + (bisect_left(BOUNDS_SEC, seconds) if seconds > _FIRST_BOUND else 0)] += 1
+        words[at + _BUCKETS] += int(seconds * 1e6)
 
 
 class MetricBook:
@@ -117,7 +131,8 @@ class MetricBook:
     def __init__(self, memory: mmap.mmap, area: int, areas: int) -> None:
         """``area``: number of the area this process writes, of ``areas``; see ``attach``."""
         self._bytes = memory
-        self._words = memoryview(memory).cast("Q")
+        self._words = self.words = memoryview(memory).cast("Q")
+        """All of it as 64-bit numbers, for meters that know their places."""
         self._own = area
         self._keys: list[dict[Key, int]] = [{} for _ in range(areas)]
         """Of each area: key → number of its entry."""
@@ -158,15 +173,17 @@ class MetricBook:
 
     def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
         """Count one duration in a histogram."""
-        self.spread(metric, *labels).note(seconds)
+        at = self._place(metric, labels)
+        self._words[at + bisect_left(BOUNDS_SEC, seconds)] += 1
+        self._words[at + _BUCKETS] += int(seconds * 1e6) if seconds > 0 else 0
 
     def tally(self, metric: Metric, *labels: str) -> Tally:
         """A counter by its place."""
         return Tally(self._words, self._place(metric, labels))
 
-    def spread(self, metric: Metric, *labels: str) -> Spread:
-        """A histogram by its place."""
-        return Spread(self._words, self._place(metric, labels))
+    def place(self, metric: Metric, *labels: str) -> int:
+        """Index in ``words`` of the first value of a series of this process."""
+        return self._place(metric, labels)
 
     def total(self, metric: Metric, *labels: str) -> int:
         """The instance's number: the sum over its processes, 0 when nobody wrote it."""

@@ -76,7 +76,6 @@ class Sums:
     @classmethod
     def of(cls, counts: VisitorCounts) -> Sums:
         """What one process has counted."""
-        origins = {pair: (number, counts.refused_at[pair]) for pair, number in counts.refused_origins.items()}
         return cls(
             Counter({name.value: counts.totals[name] for name in SHOWN}),
             Counter({cause.value: number for cause, number in counts.rejected_tokens.items()}),
@@ -84,7 +83,7 @@ class Sums:
             Counter(counts.signals),
             Counter(counts.inline),
             dict(counts.unknown_rooms),
-            origins,
+            dict(counts.origins.pairs),
         )
 
     def health_blocks(self) -> dict[str, Any]:

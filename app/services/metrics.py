@@ -24,7 +24,7 @@ from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import RoomFigures
-from app.infrastructure.metric_book import MetricBook, Spread, Tally
+from app.infrastructure.metric_book import AnswerMeter, MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.edge_watch import ConnectionCap
 from app.services.room_object import RoomView
@@ -65,21 +65,6 @@ class Standing(Protocol):
     valkey: str
 
 
-class RouteSeries:
-    """Makes the series of answers by route (blueprints/edge/meter.py)."""
-
-    def __init__(self, book: MetricBook) -> None:
-        self._book = book
-
-    def requests(self, route: str, status: str, /) -> Tally:
-        """Answers of a route with a class of status."""
-        return self._book.tally(metrics.HTTP_REQUESTS, route, status)
-
-    def seconds(self, route: str, /) -> Spread:
-        """Time until their first byte."""
-        return self._book.spread(metrics.HTTP_SECONDS, route)
-
-
 class MetricsPage:
     """Makes the answer, for whichever worker is asked."""
 
@@ -99,6 +84,10 @@ class MetricsPage:
         self._connections = connections
         self._views = views
         self._room_count = room_count
+
+    def meter(self, route: str) -> AnswerMeter:
+        """The meter of a route's answers."""
+        return AnswerMeter(self._book, route)
 
     async def text(self, standing: Standing) -> bytes:
         """The whole answer. Other requests get their turn while it is made (OBS-055)."""

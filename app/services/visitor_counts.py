@@ -18,6 +18,8 @@ from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.shared_notes import PeerList
+from app.services.refused_origins import OTHER as OTHER_ORIGIN
+from app.services.refused_origins import RefusedOrigins, shown_origin
 from app.services.refused_tokens import ManyRefused
 
 MAX_ORIGIN_PAIRS: Final = 500
@@ -26,7 +28,6 @@ MAX_DECISIONS: Final = 50
 PROTECTION: Final = "protection."
 """Beginning of the names under which a room's counts of bot protection are handed over."""
 MAX_ROOM_CHARS: Final = 64
-OTHER_ORIGIN: Final = "other"
 
 
 class Counted(StrEnum):
@@ -100,8 +101,8 @@ class VisitorCounts:
         self.by_room: Counter[tuple[str, str]] = Counter()
         self.refused_origins: Counter[tuple[str, str]] = Counter()
         """(room id, origin) of refused checks; at most 500 pairs, further ones under ``other``."""
-        self.refused_at: dict[tuple[str, str], int] = {}
-        """When a check of each of these pairs was last refused (epoch ms)."""
+        self.origins = RefusedOrigins()
+        """The same for health, which lists those seen last."""
         self.pages: set[tuple[str, bytes, str | None]] = set()
         """Room, origin and version of the tag of checks since they were last handed over; at most 500."""
         self.unknown_rooms: dict[str, tuple[int, int]] = {}
@@ -170,11 +171,11 @@ class VisitorCounts:
     def refused_origin(self, room_id: str, origin: str) -> None:
         """A direct check from a page whose origin the room's tag policy does not cover."""
         self.count(Counted.REFUSED_ORIGIN_CHECKS, room_id)
+        self.origins.add(room_id, shown_origin(origin), wall_ms())
         pair = (room_id, origin[:300])
         if pair not in self.refused_origins and len(self.refused_origins) >= MAX_ORIGIN_PAIRS:
             pair = (room_id, OTHER_ORIGIN)
         self.refused_origins[pair] += 1
-        self.refused_at[pair] = wall_ms()
 
     def protection(self, room_id: str, outcomes: Iterable[str], signals: Iterable[str], *, is_scored: bool) -> None:
         """A newcomer of ``room_id`` was judged by bot protection."""

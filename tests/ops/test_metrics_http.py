@@ -26,11 +26,15 @@ def make_room(owner: Caller, **fields: object) -> str:
 
 @pytest.mark.req("OBS-050", "ADM-288")
 def test_it_is_read_with_a_key_only(server: Server, callers: Callers, owner: Caller) -> None:
+    viewer = owner("POST", "/api/admin/operators", {"name": "Watching", "role": "viewer"}).json()
+    link = owner("POST", "/api/admin/monitor-tokens").json()
+    assert callers.with_key(viewer["key"])("GET", "/metrics").status_code == 200
     assert code(callers.with_key(None)("GET", "/metrics")) == (401, "unauthorized")
     assert code(callers.with_key("wrong-key")("GET", "/metrics")) == (401, "unauthorized")
     assert code(owner("GET", f"/metrics?key={server.admin_key}")) == (401, "credential_in_query")
     before = scrape(server).value("qm_admin_auth_failures_total")
-    assert code(callers.with_key(PUBLIC_KEY)("GET", "/metrics")) == (403, "insufficient_role")
+    for key in (PUBLIC_KEY, link["token"]):
+        assert code(callers.with_key(key)("GET", "/metrics")) == (403, "insufficient_role")
     assert scrape(server).value("qm_admin_auth_failures_total") == before
 
     answer = owner("GET", "/metrics")
