@@ -53,6 +53,10 @@ def test_the_key_reads_health_and_settings_while_valkey_hangs_and_nothing_is_cla
             (shown,) = owner("GET", "/api/admin/rooms").json()["rooms"]
             assert (shown["id"], shown["stale"], shown["recovering"]) == ("shop", True, False)
             assert owner("GET", "/api/admin/rooms/shop").json()["room"]["stale"] is True
+            for path in ("audit", "operators", "monitor-tokens", "timeline"):
+                assert owner("GET", f"/api/admin/{path}").status_code == 200, path
+            for path in ("history", "protection"):
+                assert code(owner("GET", f"/api/admin/{path}")) == (503, "storage_unavailable"), path
             for method, path, body in (
                 ("POST", "rooms/shop/pause", None),
                 ("POST", "rooms", {"id": "shop", "name": "x"}),

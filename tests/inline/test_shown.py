@@ -27,3 +27,11 @@ def test_a_dead_origin_is_told_on_the_room(front: Front) -> None:
     assert room["origin"]["classes"] == {"connect": 2}  # type: ignore[index]
     assert room["site"]["status"] == "failing"  # type: ignore[index]
     assert front.admin("GET", "rooms/open")[1]["room"]["origin"]["errorPages"] >= 0
+
+
+@pytest.mark.req("VIS-092")
+def test_the_waiting_page_of_an_inline_room_is_at_the_site_itself(front: Front) -> None:
+    with front.connect() as client:
+        for room in ("open", "shut"):
+            answer = client.ask(f"GET /w/{room} HTTP/1.1\nHost: 127.0.0.1")
+            assert (answer.status, answer.header("location")) == (302, f"http://{room}.test/")

@@ -54,7 +54,7 @@ def text(number: int) -> str:
     return f"{number} newcomer{'' if number == 1 else 's'} refused by bot protection"
 
 
-@pytest.mark.req("ADM-197", "OBS-182")
+@pytest.mark.req("ADM-197", "OBS-182", "VIS-205")
 async def test_it_tells_of_each_room_once_a_minute_whoever_leads(house: House, directory: RoomDirectory) -> None:
     for room in ("shop", "sale"):
         await house.create(room)

@@ -359,6 +359,7 @@ def fleet_of(site: Site, name: str) -> tuple[Tally, FleetCounts]:
     return Tally(counts=site.visitor.counts, engine=counts, fleet=fleet), fleet
 
 
+@pytest.mark.req("VIS-205")
 async def test_it_counts_for_the_whole_fleet_and_keeps_the_last_fifty(house: House, limiter: RateLimiter) -> None:
     sites = [Site(house, limiter, protection_mode="enforce") for _ in range(2)]
     await sites[0].create(rate_per_minute=0)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from app.infrastructure.rate_limiter import RateLimiter
+from app.services.visitor_counts import Counted
 from tests.journal.house import SALT, House
 from tests.visitor.site import SECRET, Answer, Browser, Site
 from tests.visitor.test_streams import streamed
@@ -107,3 +108,35 @@ async def test_a_queue_answer_leads_to_the_waiting_page_and_of_an_inline_room_to
         assert await location("inline", at) == "https://shop.example/"
     for each in (site, public):
         await each.stop()
+
+
+@pytest.mark.req("VIS-153")
+async def test_a_pass_leads_to_the_accepted_page_and_of_an_inline_room_without_a_token(site: Site) -> None:
+    room: dict[str, Any] = {"rate_per_minute": 6000, "queue_max_per_ip": None, "return_origins": (WWW[:24],)}
+    await site.create(**room)
+    await site.create("inline", proxy_origin="http://203.0.113.7:3000", **room)
+
+    async def passed(name: str, return_url: str | None) -> tuple[str, str, int]:
+        """Location, token, and how often this visitor joined with the return URL."""
+        browser, joins = Browser(site), 0
+        state: dict[str, Any] = {"state": ""}
+        while state["state"] != "passed":
+            if joins:
+                await browser.released(name)
+            state = (await browser.join(name, **({} if return_url is None else {"returnUrl": return_url}))).json
+            joins += 1
+        return str(state["location"]), quote(state["token"], safe=""), joins
+
+    for sent, expected, is_refused in (
+        ("https://www.shop.example/a?qm_token=old&b=1#f", "https://www.shop.example/a?b=1&qm_token={}#f", False),
+        ("https://evil.example/", "https://shop.example/?qm_token={}", True),
+        ("/relative", "https://shop.example/?qm_token={}", True),
+        (None, "https://shop.example/?qm_token={}", False),
+    ):
+        before = site.visitor.counts.totals[Counted.BLOCKED_RETURN_URLS]
+        location, token, joins = await passed("shop", sent)
+        assert location == expected.format(token), sent
+        refused = site.visitor.counts.totals[Counted.BLOCKED_RETURN_URLS] - before
+        assert refused == (joins if is_refused else 0), sent
+    assert (await passed("inline", "https://www.shop.example/a#f"))[0] == "https://www.shop.example/a#f"
+    assert (await passed("inline", "https://evil.example/"))[0] == "https://shop.example/"
