@@ -73,6 +73,7 @@ from app.services.notes import Notes, audit_line
 from app.services.operators import Operators
 from app.services.people import People
 from app.services.refused_tokens import ManyRefused
+from app.services.reports import Reports
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.sites import Sites
@@ -112,6 +113,7 @@ class AppContext:
     monitor_links: MonitorLinks
     admin_health: AdminHealth
     alerts: Alerts
+    reports: Reports
     metrics: MetricsPage
     edge_watch: EdgeWatch
     connections: ConnectionCap
@@ -311,6 +313,7 @@ class AppContext:
                 views=room_service.views,
                 room_count=lambda: len(rooms.all()),
             ),
+            reports=Reports(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(postgres)),
             alerts=Alerts(
                 runtime=runtime,
                 valkey=valkey,

@@ -35,6 +35,7 @@ from app.services.leadership import Duty, Leadership
 from app.services.notes import audit_line
 from app.services.notify import AddressDigest
 from app.services.old_addresses import OldAddresses
+from app.services.old_hours import OldHours
 from app.services.old_marks import OldMarks
 from app.services.prober import Prober
 from app.services.sites import Sites
@@ -89,6 +90,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             notes=NotesStore(background.postgres),
         ),
         _alerts(background, rooms, loader, sites),
+        OldHours(HourStore(background.postgres), days=settings.history_retain_days),
         HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
     ]
     if settings.address_retain_days:

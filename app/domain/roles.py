@@ -39,7 +39,7 @@ GROUPS: Final[dict[str, Role | None]] = {
     "audit": Role.VIEWER,
     "diagnostics": Role.VIEWER,
     "alerts": Role.VIEWER,
-    "reports": None,
+    "reports": Role.MONITOR,
     "security": Role.MONITOR,
     "shutdown": Role.OWNER,
     "webhooks": None,

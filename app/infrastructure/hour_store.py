@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from app.core.ids import RoomId
 from app.domain.hour_record import HourRecord, read_hour
+from app.domain.report import Life
 from app.infrastructure.engine_pack import RoomCode
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
@@ -65,9 +66,34 @@ class HourStore:
 
     async def read(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[RoomHour]:
         """Records of the hours from ``first`` up to and without ``end``, by room and hour. None = all rooms."""
-        rooms = None if room_ids is None else list(room_ids)
-        rows = await self._postgres.fetch(QUERIES["hours_read"], first, end, rooms)
+        rows = await self._postgres.fetch(QUERIES["hours_read"], first, end, _listed(room_ids))
         return [RoomHour(row["room"], row["gen"], _record(row)) for row in rows]
+
+    async def rooms(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[str]:
+        """Rooms with records of the hours from ``first`` up to and without ``end``. ``room_ids``: of these only."""
+        rows = await self._postgres.fetch(QUERIES["hours_rooms"], first, end, _listed(room_ids))
+        return [row["room"] for row in rows]
+
+    async def count(self, first: int, end: int, unit: int, room_ids: Sequence[str] | None, limit: int) -> int:
+        """How many buckets of ``unit`` hours have records, up to ``limit`` + 1."""
+        return int(
+            await self._postgres.fetchval(QUERIES["hours_count"], first, end, unit, _listed(room_ids), limit) or 0
+        )
+
+    async def first_hour(self) -> int | None:
+        """The oldest hour that is kept."""
+        found = await self._postgres.fetchval(QUERIES["hours_first"])
+        return None if found is None else int(found)
+
+    async def lives(self, generations: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Life]:
+        """When rooms' generations began and ended, of those that the journal knows."""
+        rooms, gens = [room for room, _ in generations], [gen for _, gen in generations]
+        rows = await self._postgres.fetch(QUERIES["hours_lives"], rooms, gens)
+        return {(row["room"], row["gen"]): Life(row["created_at"], row["deleted_at"]) for row in rows}
+
+    async def drop(self, before: int) -> bool:
+        """Delete some records of hours before ``before``; True = there may be more."""
+        return bool(await self._postgres.execute(QUERIES["hours_drop"], before) == "DELETE 1000")
 
 
 def _columns(record: HourRecord) -> tuple[Any, ...]:
@@ -82,3 +108,7 @@ def _record(row: Any) -> HourRecord:
     names = [name for name in HourRecord.__slots__ if name != "kept"]
     kept = tuple(_WAIT.iter_unpack(row["kept"]))
     return HourRecord(**{name: row[name] for name in names}, kept=kept)
+
+
+def _listed(room_ids: Sequence[str] | None) -> list[str] | None:
+    return None if room_ids is None else list(room_ids)

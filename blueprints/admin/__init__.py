@@ -20,6 +20,7 @@ from blueprints.admin import (
     openapi,
     operators,
     protection,
+    reports,
     rooms,
     server,
     session,
@@ -29,7 +30,7 @@ from blueprints.admin.routing import ALL_METHODS, BODY_MAX, PREFIXES, Router
 _DESCRIBED: Final = (
     *me.ROUTES, *session.ROUTES, *events.ROUTES, *rooms.ROUTES, *line.ROUTES, *lookup.ROUTES, *notes.ROUTES,
     *protection.ROUTES, *history.ROUTES, *operators.ROUTES, *monitor.ROUTES, *server.ROUTES,
-    *alerts.ROUTES,
+    *alerts.ROUTES, *reports.ROUTES,
 )  # fmt: skip
 ROUTER: Final = Router(openapi.routes(_DESCRIBED))
 

@@ -50,6 +50,7 @@ _QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
     "ok": ("Done, or refused.", {"enum": ["true", "false"]}),
     "limit": ("Entries of a page.", integer(1, 1000)),
     "before": ("Cursor: `next` of the page before.", integer(1, 2**63 - 1)),
+    "bucket": ("Rows of hours, or of days of UTC.", {"enum": ["hour", "day"]}),
     "format": ("As JSON, or all entries as a file.", {"enum": ["json", "csv"]}),
     "purge": ("Remove the record altogether.", {"enum": ["1"]}),
     "ticket": ("One-use ticket of `POST /api/admin/sse-ticket`.", TEXT),
@@ -168,6 +169,11 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         {200: Answer("Points of each room, oldest first, or all of them as CSV",
                      {JSON: shapes.HISTORY, "text/csv": TEXT})},
         ("no_room", "invalid_format"),
+    ),
+    ("GET", "reports"): Operation(
+        "What rooms did by the hour or the day",
+        {200: Answer("Rows by room and time, or all of them as CSV", {JSON: ops_shapes.REPORT, "text/csv": TEXT})},
+        ("invalid_bucket", "invalid_format", "invalid_time", "invalid_range", "range_too_large"),
     ),
     ("GET", "alerts"): _read("What fires, and what may soon", ops_shapes.ALERTS),
     ("POST", "alerts"): _act(

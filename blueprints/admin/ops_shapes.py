@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from app.domain.alerts import KINDS, Severity, Status
+from app.domain.report import BUCKETS, COLUMNS, NOTES
+from app.services.reports import ROWS_MAX
 from blueprints.openapi.shapes import COUNT, TEXT, TIME, Shape, integer, listed, maybe, one_of, struct
 
 _EVENT: Final = one_of(*KINDS)
@@ -54,3 +56,28 @@ _WHOLE: Final = struct(
 _REDUCED: Final = struct({"firing": listed(struct({**_ALERT, **_FIRED}))})
 ALERTS: Final[Shape] = {"oneOf": [_WHOLE, _REDUCED]}
 ALERT_TESTED: Final = struct({"ok": _FLAG, "delivery": _DELIVERY})
+_COUNTED: Final = ("joins", "passes", "peakDepth", "peakActive", "measuredWaits", "blocked", "warned", "samples")
+_SECONDS: Final = ("waitP50Sec", "waitP90Sec", "waitMaxSec")
+_ROW: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("roomId", "startIso"), TEXT),
+    "bucket": one_of(*BUCKETS),
+    "start": TIME,
+    **dict.fromkeys(_COUNTED, COUNT),
+    "netUnserved": maybe({"type": "integer"}),
+    "avgDepth": maybe({"type": "number"}),
+    **{name: maybe(COUNT) for name in _SECONDS},
+    "waitAvgSec": maybe({"type": "number"}),
+    "partial": _FLAG,
+    "coveredSec": COUNT,
+    "missingSec": COUNT,
+}
+REPORT: Final = struct(
+    {
+        "bucket": one_of(*BUCKETS),
+        "from": TIME,
+        "to": TIME,
+        "generatedAt": TIME,
+        "notes": struct(dict.fromkeys(NOTES, TEXT)),
+        "rows": listed(struct({name: _ROW[name] for name in COLUMNS}), at_most=ROWS_MAX),
+    }
+)

@@ -7,7 +7,8 @@ from typing import Final
 
 _BY_STATUS: Final = {
     400: "bad_host bad_json bad_request conflicting_field missing_agent missing_ip missing_room not_in_this_build "
-    "nothing_to_change opens_at_in_past proxy_origin_loop proxy_origin_private target_url_required unknown_field",
+    "nothing_to_change opens_at_in_past proxy_origin_loop proxy_origin_private target_url_required unknown_field "
+    "range_too_large",
     401: "credential_in_query unauthorized",
     403: "blocked_by_protection cross_site csrf_required edge_required inline_requires_owner insufficient_role "
     "monitor_cannot_sign_in origin_not_allowed",

@@ -22,6 +22,7 @@ MATRIX: Final[dict[str, Role]] = {
     "GET protection": M,
     "GET health": M,
     "GET alerts": M,
+    "GET reports": M,
     "GET rooms/<id>/tickets": V,
     "GET rooms/<id>/tickets/<n>": V,
     "POST rooms/<id>/rules/test": V,

@@ -33,3 +33,47 @@ SELECT room, gen, hour, since, covered_ms, joins, passes, peak_depth, peak_activ
 FROM room_hours
 WHERE hour >= $1 AND hour < $2 AND ($3::text[] IS NULL OR room = ANY($3::text[]))
 ORDER BY room, hour, gen, since;
+
+-- name: hours_rooms
+-- Rooms with records of the hours from $1 up to and without $2, of those in $3 (NULL = all).
+SELECT DISTINCT room
+FROM room_hours
+WHERE hour >= $1 AND hour < $2 AND ($3::text[] IS NULL OR room = ANY($3::text[]));
+
+-- name: hours_count
+-- Number of rooms' buckets of $3 hours that have records from $1 up to and without $2, of the rooms in $4 (NULL = all);
+-- counted up to $5 + 1.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM room_hours
+    WHERE hour >= $1 AND hour < $2 AND ($4::text[] IS NULL OR room = ANY($4::text[]))
+    GROUP BY room, hour / $3::integer
+    LIMIT $5::bigint + 1
+) AS found;
+
+-- name: hours_first
+-- The oldest hour that is kept.
+SELECT min(hour)
+FROM room_hours;
+
+-- name: hours_lives
+-- When each of these rooms and generations began, and when it ended (NULL = it lives).
+SELECT p.room, p.gen, began.at AS created_at, CASE WHEN last.type = 3 THEN last.at END AS deleted_at
+FROM unnest($1::text[], $2::integer[]) AS p(room, gen)
+JOIN room_heads AS head USING (room, gen)
+JOIN events AS began ON began.room = p.room AND began.gen = p.gen AND began.seq = 1
+JOIN events AS last ON last.room = p.room AND last.gen = p.gen AND last.seq = head.seq;
+
+-- name: hours_drop
+-- Delete at most 1000 records of hours before $1.
+WITH old AS (
+    SELECT room, gen, hour, since
+    FROM room_hours
+    WHERE hour < $1
+    ORDER BY hour
+    LIMIT 1000
+)
+DELETE FROM room_hours
+USING old
+WHERE (room_hours.room, room_hours.gen, room_hours.hour, room_hours.since) = (old.room, old.gen, old.hour, old.since);

@@ -1,0 +1,24 @@
+"""``GET /reports``: what rooms did by the hour or the day, as JSON or as a file (08, section 6)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sanic.response import HTTPResponse
+
+from app.core.clock import wall_ms
+from app.services.reports import PARAMETERS, report_query
+from blueprints.admin.pieces import CSV_TYPE, csv_headers, in_pieces
+from blueprints.admin.routing import Call, Route, reply
+from blueprints.auth import query_of
+
+
+async def reports(call: Call) -> HTTPResponse | None:
+    """Rows of rooms and hours or days; ``roomId`` may be repeated."""
+    query = report_query(query_of(call.request), int(wall_ms()))
+    if not query.is_csv:
+        return reply(await call.qm.reports.json(query))
+    return await in_pieces(call, call.qm.reports.csv(query), CSV_TYPE, csv_headers(query.file_name))
+
+
+ROUTES: Final = (Route("GET", "reports", reports, query=PARAMETERS),)
