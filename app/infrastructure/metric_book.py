@@ -22,7 +22,7 @@ from app.core.metrics import BOUNDS_SEC, FACTS, HTTP_REQUESTS, HTTP_SECONDS, MET
 
 ENTRIES: Final = 32_768
 """Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
-TEXTS: Final = {"storage_error": 1024, "valkey_policy": 256, "incidents": 262_144}
+TEXTS: Final = {"storage_error": 1024, "valkey_policy": 256, "incidents": 262_144, "recovery": 65_536}
 """Texts that a process leaves for the others, and how many bytes each may have."""
 _MAGIC: Final = b"QMMETR01"
 _HEAD: Final = struct.Struct("<8sI")

@@ -33,6 +33,7 @@ from app.services.fleet_counts import OUTCOMES, FleetCounts, Sums
 from app.services.inline import Inline
 from app.services.instances import Instances
 from app.services.metrics import refused_by_budget
+from app.services.recovery_notes import read_notes
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService
 from app.services.standing import Stand, Standing
@@ -235,6 +236,7 @@ class AdminHealth:
         book = self._book
         ids = [one.room_id for one in stand.incidents if one.code == "room_recovering"]
         policy = book.text("valkey_policy")
+        ahead, failed = read_notes(book)
         return {
             "store": self._runtime.settings.store,
             "valkey": stand.valkey,
@@ -246,6 +248,8 @@ class AdminHealth:
             "usedMemoryBytes": book.latest(metrics.VALKEY_USED) or None,
             "maxMemoryBytes": book.latest(metrics.VALKEY_MAX) or None,
             "postgres": postgres,
+            "aheadRooms": [one.to_json() for one in ahead],
+            "failedRebuilds": [{"roomId": room, "reason": reason} for room, reason in failed.items()],
             **({"stale": True} if stand.valkey == "down" else {}),
         }
 
@@ -334,7 +338,8 @@ class AdminHealth:
 
     def _warnings(self) -> list[str]:
         config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
-        return [*config, *self._undeclared.sentences(), *self._secrets_apart()]
+        ahead, _ = read_notes(self._book)
+        return [*config, *self._undeclared.sentences(), *self._secrets_apart(), *(one.warning for one in ahead)]
 
     def _room_advice(self, views: Sequence[RoomView] | None) -> list[str]:
         settings = self._runtime.settings

@@ -24,6 +24,7 @@ from app.domain.layout import LAYOUT
 from app.infrastructure.journal import Head, Journal
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder, Rebuilt
+from app.services.recovery_notes import RecoveryNotes
 
 RETRY_SEC: Final = (5.0, 60.0)
 """First and longest pause before a rebuild that failed is tried again (FLT-090)."""
@@ -116,6 +117,7 @@ class Recovery:
         """``noted`` hears of each room that was rebuilt; ``book``: where rebuilds are counted."""
         self._noted = noted
         self._book = book or MetricBook.alone()
+        self._notes = RecoveryNotes(self._book)
         self._journal = journal
         self._live = live
         self._rebuilder = rebuilder
@@ -172,7 +174,9 @@ class Recovery:
     async def ensure_all(self) -> int:
         """Compare every room and rebuild those that need it; the number of rooms that needed it."""
         heads = await self._journal.current_heads()
-        findings = await self._compare(heads, await self._known())
+        known = set(await self._known())
+        findings = await self._compare(heads, known)
+        self._notes.leave(known | {head.room for head in heads})
         await self._mend(findings)
         return len(findings)
 
@@ -205,7 +209,9 @@ class Recovery:
             finding = judge(head, header) if head is not None else None
             if finding is not None:
                 findings.append(finding)
-            elif header is not None and not header["verified"]:
+                continue
+            self._notes.compared(room, head, header)
+            if header is not None and not header["verified"]:
                 good.append((room, head, header))
         await self._go_on(good)
         return findings
@@ -296,6 +302,8 @@ class Recovery:
             log.info("rebuild_elsewhere", room=room)
             return
         del self._attempts[room]
+        self._notes.compared(room, None, None)
+        self._notes.leave()
         log.info(
             "rebuild_ended",
             room=room,
@@ -317,6 +325,8 @@ class Recovery:
 
     def _postpone(self, room: RoomId, reason: str) -> None:
         attempts = self._attempts[room]
+        self._notes.failed(room, reason)
+        self._notes.leave()
         self._book.add(REBUILDS, "failed")
         attempts.next_try = mono() + attempts.pause
         log.error("rebuild_failed", room=room, reason=reason, next_try_sec=attempts.pause)
