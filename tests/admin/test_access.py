@@ -174,6 +174,7 @@ async def test_it_never_locks_when_the_budget_is_off(desk: Desk) -> None:
     assert await off.outcome(brought(f"Bearer {KEY}")) == "ok"
 
 
+@pytest.mark.req("FLT-035")
 async def test_it_counts_alone_while_valkey_is_away(cut_off: Desk) -> None:
     assert await cut_off.outcome(brought(f"Bearer {KEY}")) == "ok"
     codes = [await cut_off.outcome(brought("Bearer wrong")) for _ in range(21)]

@@ -125,7 +125,7 @@ def test_revoking_links_ends_their_streams_on_both(pair: Pair) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.req("ADM-206", "ADM-064", "FLT-033")
+@pytest.mark.req("ADM-206", "ADM-064", "FLT-033", "FLT-015")
 def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> None:
     ident, key = pair.operator("viewer")
     elsewhere, page = pair.at_two.with_key(key), pair.at_two.signed_in(key)
@@ -143,7 +143,7 @@ def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> Non
     assert (listed[ident]["name"], listed[ident]["role"]) == ("Day ops", "operator")
 
 
-@pytest.mark.req("ADM-087", "ADM-070")
+@pytest.mark.req("ADM-087", "ADM-070", "FLT-015", "FLT-016")
 def test_sessions_and_tickets_of_one_are_known_to_the_other(pair: Pair) -> None:
     page = pair.at_one.signed_in()
     cookie = page.http.headers["Cookie"].partition("=")[2]

@@ -20,6 +20,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.req("FLT-007")
 async def test_it_numbers_two_thousand_joins_without_gap_or_double(server: Server) -> None:
     create_room(server.url, server.admin_key, "rush", ratePerMinute=0, queueMaxPerIp=None)
 

@@ -85,6 +85,7 @@ async def test_it_releases_one_or_two_after_ten_empty_minutes(world: World) -> N
     assert 50 - (await world.figures()).waiting in (1, 2)
 
 
+@pytest.mark.req("FLT-018")
 async def test_it_earns_by_the_time_since_the_last_tick_of_any_instance(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1, **MANY)
     await crowd(world, 5)
@@ -190,3 +191,40 @@ async def test_it_keeps_pace_and_recorded_times_when_a_wall_clock_jumps_two_hour
     times = [element.at for element in await world.elements()]
     assert all(59 <= count <= 66 for count in promoted), promoted
     assert times == sorted(times)
+
+
+@pytest.mark.req("FLT-018", "FLT-019", "FLT-020")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param([1] * 20, marks=pytest.mark.slow, id="one"),
+        pytest.param([2] * 20, marks=pytest.mark.slow, id="two"),
+        pytest.param([5] * 20, marks=pytest.mark.slow, id="five"),
+        pytest.param([1, 2, 3, 1, 5, 1, 2, 1, 1, 4] * 2, id="started and killed"),
+    ],
+)
+async def test_it_lets_six_thousand_in_within_ten_minutes_whoever_ticks(world: World, counts: list[int]) -> None:
+    """A rate of 600/min; every half minute another number of instances runs."""
+    await world.create(rate_per_minute=600, **MANY)
+    await crowd(world, 6500)
+    await set_header(world, credit=0)
+    start = (await world.figures()).waiting
+
+    for count in counts:
+        await seconds_pass(world, instances(world, count), 30)
+
+    assert abs(start - (await world.figures()).waiting - 6000) <= 15
+
+
+@pytest.mark.req("FLT-019")
+async def test_it_lets_one_in_after_a_minute_without_tickers(world: World) -> None:
+    await world.create(rate_per_minute=60, **MANY)
+    await crowd(world, 100)
+    await world.jobs.tick(ROOM)
+    before = (await world.figures()).waiting
+
+    await world.advance(60)
+    await world.jobs.tick(ROOM)
+
+    assert before - (await world.figures()).waiting == 1

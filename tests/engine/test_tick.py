@@ -42,7 +42,7 @@ async def test_it_gives_no_more_credit_when_many_instances_tick(world: World) ->
     assert 39 <= waiting - (await world.figures()).waiting <= 61
 
 
-@pytest.mark.req("ENG-115")
+@pytest.mark.req("ENG-115", "FLT-019")
 async def test_it_keeps_at_most_one_credit_of_an_idle_time(world: World) -> None:
     await world.create(rate_per_minute=60, **MANY)
     await world.tick(600)
@@ -351,7 +351,7 @@ async def test_it_applies_a_new_pass_time_to_later_passes_only(world: World) -> 
     assert spans == pytest.approx([600_000, 60_000], abs=200)
 
 
-@pytest.mark.req("ENG-012")
+@pytest.mark.req("ENG-012", "FLT-126", "FLT-127")
 async def test_it_keeps_the_pace_when_the_wall_clock_steps(world: World) -> None:
     await world.create(rate_per_minute=60, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(150)))
@@ -367,7 +367,7 @@ async def test_it_keeps_the_pace_when_the_wall_clock_steps(world: World) -> None
     assert all(59 <= count <= 66 for count in promoted), promoted
 
 
-@pytest.mark.req("ENG-013")
+@pytest.mark.req("ENG-013", "FLT-126")
 async def test_it_never_records_an_earlier_time_than_before(world: World) -> None:
     await world.create(rate_per_minute=60)
     (first,) = await world.joined()

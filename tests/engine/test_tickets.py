@@ -163,7 +163,7 @@ async def skip_ring_to(world: World, ended: int) -> None:
     await world.valkey.execute("SET", world.keys.ring_of_ended(1), ring)
 
 
-@pytest.mark.req("ENG-243")
+@pytest.mark.req("ENG-243", "FLT-125")
 async def test_it_keeps_the_times_of_the_last_50000_that_are_over(world: World) -> None:
     assert RING_PLACES == 50_000
     await world.create(rate_per_minute=0, **OPEN)

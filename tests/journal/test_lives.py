@@ -179,3 +179,17 @@ async def test_a_primary_that_comes_back_answers_nothing_before_it_was_compared(
 async def follows(server: ValkeyServer) -> bool:
     found = await asyncio.to_thread(server.ask, "INFO", "replication")
     return bool(found["role"] == "slave" and found["master_link_status"] == "up")
+
+
+@pytest.mark.req("FLT-092")
+async def test_a_rebuilt_room_has_saved_up_no_credit(house: House) -> None:
+    await house.create("shop", rate_per_minute=600)
+    for who in range(60):
+        await house.join("shop", who)
+    await house.drain("shop")
+    await house.lose_everything()
+
+    assert await house.recovery.ensure(SHOP)
+    promoted = (await house.jobs.tick(SHOP)).promoted
+
+    assert promoted <= 1 + 2, "one place, and what the moments between the calls earned"

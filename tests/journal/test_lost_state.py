@@ -177,7 +177,7 @@ async def test_a_deletion_ends_everything_of_its_generation_for_good(lasting: La
     assert (figures.waiting, figures.occupancy, figures.pre_queue, figures.last_ticket) == (0, 0, 0, 0)
 
 
-@pytest.mark.req("ENG-075", "ENG-260")
+@pytest.mark.req("ENG-075", "ENG-260", "FLT-106", "FLT-114")
 async def test_a_join_whose_commit_failed_is_gone_for_good(lasting: Lasting) -> None:
     """Not in line, not counted for its address, and not back after a rebuild."""
     await lasting.create(rate_per_minute=0, queue_max_per_ip=1)
@@ -196,7 +196,7 @@ async def test_a_join_whose_commit_failed_is_gone_for_good(lasting: Lasting) -> 
     assert (await lasting.join(Browser(address="home"))).code is JoinCode.CREATED
 
 
-@pytest.mark.req("ENG-075", "ENG-260")
+@pytest.mark.req("ENG-075", "ENG-260", "FLT-106")
 async def test_a_place_whose_commit_failed_is_gone_for_good(lasting: Lasting) -> None:
     await scheduled(lasting, MINUTE, pre_queue_max_per_ip=1)
     lost, other = Browser(address="home"), Browser()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -116,3 +118,29 @@ def test_it_refuses_a_statement_name_used_twice(tmp_path: Path) -> None:
         read_queries(folder)
     (tmp_path / "a.sql").unlink()
     assert dict(read_queries(folder)) == {"one": "SELECT 2"}
+
+
+@pytest.mark.req("FLT-142")
+def test_what_runs_beside_the_release_before_only_adds() -> None:
+    """Removing and renaming wait for a ``post`` file of a later release."""
+    altered = r"ALTER TABLE.*\b(DROP|RENAME|TYPE|SET NOT NULL)\b"
+    taking = re.compile(rf"^\s*(DROP|TRUNCATE|DELETE|REVOKE|UPDATE|{altered})\b", re.M)
+    for migration in find_migrations():
+        if migration.phase == "pre":
+            text = re.sub(r"--[^\n]*|'[^']*'", "", migration.path.read_text("utf-8"))
+            assert not taking.search(text), migration.path.name
+
+
+@pytest.mark.req("FLT-142")
+async def test_a_build_starts_on_the_schema_of_the_next_release_and_refuses_an_incompatible_one(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    for known in find_migrations():
+        shutil.copy(known.path, tmp_path / known.path.name)
+    (tmp_path / "9998_pre_next.sql").write_text("CREATE TABLE of_the_next_release (a integer);\n")
+    assert await migrate(postgres, folder=tmp_path) == ["9998_pre_next.sql"]
+
+    assert await migrate(postgres) == []
+    await postgres.execute("INSERT INTO schema_marks VALUES ('needs_level', 99)")
+    with pytest.raises(MigrationRefused, match="level 99"):
+        await migrate(postgres)

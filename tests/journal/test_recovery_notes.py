@@ -33,7 +33,7 @@ async def test_a_room_that_stays_ahead_of_its_journal_is_named_and_not_rebuilt(h
     for who in range(5):
         await house.join("shop", who)
     await house.drain("shop")
-    await house.postgres.execute("DELETE FROM events WHERE seq > 3")
+    await house.tamper("DELETE FROM events WHERE seq > 3")
     await house.postgres.execute("UPDATE room_heads SET seq = 3")
 
     shown = []
@@ -69,7 +69,7 @@ async def test_what_this_build_cannot_read_keeps_its_room_shut_and_is_named(
     await house.join("shop", 1)
     await house.drain("shop")
     was = await house.postgres.fetchval(f"SELECT {column} FROM events WHERE seq = 2")
-    await house.postgres.execute(f"UPDATE events SET {column} = $1 WHERE seq = 2", value)
+    await house.tamper(f"UPDATE events SET {column} = $1 WHERE seq = 2", value)
     await house.lose_everything()
 
     with capture_logs() as logs:
@@ -77,7 +77,7 @@ async def test_what_this_build_cannot_read_keeps_its_room_shut_and_is_named(
     _, failed = read_notes(house.recovery._book)
     with pytest.raises(RoomFenced):
         await house.engine.status(house.rooms["shop"], holder(1, 1))
-    await house.postgres.execute(f"UPDATE events SET {column} = $1 WHERE seq = 2", was)
+    await house.tamper(f"UPDATE events SET {column} = $1 WHERE seq = 2", was)
     with capture_logs() as later:
         assert await house.recovery.ensure(SHOP)
 

@@ -193,7 +193,7 @@ def test_it_refuses_shared_stores_and_production_without_shared_keys(missing: st
     assert [reason for reason in reasons if reason.startswith(f"{missing} is not set")]
 
 
-@pytest.mark.req("CFG-181")
+@pytest.mark.req("CFG-181", "FLT-001")
 @pytest.mark.parametrize("name", ["QM_ENV", "NODE_ENV"])
 @pytest.mark.parametrize("store", ["embedded", "memory"])
 def test_it_refuses_production_on_private_stores(name: str, store: str) -> None:

@@ -47,6 +47,7 @@ async def test_it_takes_a_refused_connection_for_something_that_passes() -> None
     assert await check_postgres("postgresql://127.0.0.1:1/qm") is not None
 
 
+@pytest.mark.req("FLT-140")
 def test_it_starts_on_shared_stores_and_leaves_them_running(
     valkey_url: str, database_url: str, fresh_prefix: str, fresh_schema: str
 ) -> None:
@@ -59,7 +60,7 @@ def test_it_starts_on_shared_stores_and_leaves_them_running(
         assert server.stop() == 0
 
 
-@pytest.mark.req("FLT-054", "ADM-043")
+@pytest.mark.req("FLT-054", "ADM-043", "FLT-034")
 def test_it_boots_degraded_when_neither_store_can_be_reached(fresh_prefix: str) -> None:
     env = shared("redis://127.0.0.1:1", "postgresql://127.0.0.1:1/qm", fresh_prefix)
     with Server(env=env, workers=1) as server:

@@ -97,6 +97,7 @@ async def test_it_answers_at_once_while_valkey_is_gone_and_comes_back(
     assert not valkey.is_down
 
 
+@pytest.mark.req("FLT-148")
 async def test_it_calls_a_frozen_valkey_an_outage_and_a_slow_command_not(
     own_stores: PrivateStores, valkey: Valkey
 ) -> None:

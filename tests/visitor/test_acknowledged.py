@@ -159,7 +159,7 @@ ACTS = {
 }
 
 
-@pytest.mark.req("ENG-004")
+@pytest.mark.req("ENG-004", "FLT-108")
 @pytest.mark.parametrize("name", ACTS)
 async def test_it_is_acknowledged_only_after_its_commit(undrained: Undrained, name: str) -> None:
     prepare, kind = ACTS[name]

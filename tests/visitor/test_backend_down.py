@@ -21,7 +21,7 @@ from tests.visitor.test_streams import streamed
 NAVIGATION = {"sec-fetch-mode": "navigate", "accept": "text/html"}
 
 
-@pytest.mark.req("VIS-210")
+@pytest.mark.req("VIS-210", "FLT-077")
 async def test_it_refuses_places_and_admissions_alone_while_the_journal_is_away(
     house: House, limiter: RateLimiter
 ) -> None:

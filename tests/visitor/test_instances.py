@@ -25,7 +25,7 @@ async def other(house: House, limiter: RateLimiter) -> AsyncIterator[Site]:
     await made.stop()
 
 
-@pytest.mark.req("ENG-002")
+@pytest.mark.req("ENG-002", "FLT-010", "FLT-015")
 async def test_any_instance_answers_as_a_single_one_would(site: Site, other: Site, browser: Browser) -> None:
     """Each step at the instance that did not do the one before; both show the same afterwards."""
     await site.create(rate_per_minute=600, max_concurrent=10)

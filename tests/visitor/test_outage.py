@@ -60,7 +60,7 @@ async def asked(browser: Browser, token: str) -> list[Any]:
     ]
 
 
-@pytest.mark.req("ENG-275")
+@pytest.mark.req("ENG-275", "FLT-060")
 @pytest.mark.parametrize("how", ["missing", "fenced", "half rebuilt", "unreachable"])
 async def test_every_question_is_answered_503(house: House, limiter: RateLimiter, how: str) -> None:
     site = Site(house, limiter)
@@ -125,7 +125,7 @@ async def test_every_act_of_an_operator_is_answered_503(house: House, how: str) 
     assert (await service.view("shop")).is_recovering
 
 
-@pytest.mark.req("ENG-007")
+@pytest.mark.req("ENG-007", "FLT-094", "FLT-095")
 async def test_a_change_that_fell_into_a_rebuild_holds_when_it_is_repeated(idle_house: House) -> None:
     """Applied in the live state, lost with it before its commit; and one that came while the room was fenced."""
     house = idle_house

@@ -194,7 +194,7 @@ async def test_it_turns_a_handle_into_a_ticket_after_the_draw(site: Site, browse
     assert (await browser.status("drop", token=joined["token"])).json["ticket"] == state["ticket"]
 
 
-@pytest.mark.req("ENG-180", "VIS-160")
+@pytest.mark.req("ENG-180", "VIS-160", "FLT-107")
 async def test_it_answers_503_while_the_draw_cannot_be_recorded(idle_house: House, limiter: RateLimiter) -> None:
     site = Site(idle_house, limiter)
     await site.create("drop", opens_at=wall_ms() + HOUR_MS)
@@ -228,7 +228,7 @@ async def _answered(house: House, joining: Any) -> None:
     assert (await task).status == 200
 
 
-@pytest.mark.req("ENG-180", "ENG-181", "VIS-169")
+@pytest.mark.req("ENG-180", "ENG-181", "VIS-169", "FLT-107")
 async def test_it_holds_the_frame_back_until_the_draw_is_told_and_brings_the_ticket(
     site: Site, browser: Browser
 ) -> None:
