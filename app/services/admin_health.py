@@ -40,6 +40,7 @@ from app.services.standing import Stand, Standing
 from app.services.undeclared import UndeclaredPeers
 
 FLEET_SEC: Final = 4.0
+CLOCK_OFF_SEC: Final = 5.0
 POSTGRES_TRIAL_SEC: Final = 1.0
 
 
@@ -339,7 +340,13 @@ class AdminHealth:
     def _warnings(self) -> list[str]:
         config = [warning.message for warning in self._config_warnings() if warning.raises_badge]
         ahead, _ = read_notes(self._book)
-        return [*config, *self._undeclared.sentences(), *self._secrets_apart(), *(one.warning for one in ahead)]
+        return [
+            *config,
+            *self._undeclared.sentences(),
+            *self._secrets_apart(),
+            *(one.warning for one in ahead),
+            *clock_warnings(self._book),
+        ]
 
     def _room_advice(self, views: Sequence[RoomView] | None) -> list[str]:
         settings = self._runtime.settings
@@ -379,6 +386,14 @@ def _audit_warnings(seals: SealState) -> list[str]:
     if seals.bad_from is None:
         return []
     return [f"The audit trail was changed: from id {seals.bad_from} on it does not fit its seals."]
+
+
+def clock_warnings(book: MetricBook) -> list[str]:
+    """What is said of a wall clock that is not that of Valkey (FLT-130)."""
+    off_sec = signed(book.latest(metrics.CLOCK_OFFSET)) / 1000 if book.has(metrics.CLOCK_OFFSET) else 0.0
+    if abs(off_sec) <= CLOCK_OFF_SEC:
+        return []
+    return [f"clock of this instance differs from Valkey's by {abs(off_sec):.0f} s"]
 
 
 def _standing_block(stand: Stand) -> dict[str, Any]:
