@@ -33,6 +33,7 @@ function Sources() {
       <h2>${t("signin.where")}</h2>
       <ul>
         <li>${rich("signin.deployment", { key })}</li>
+        <li>${t("signin.issued")}</li>
         <li>${rich("signin.startline", { key })}</li>
       </ul>
     </section>

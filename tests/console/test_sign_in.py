@@ -23,6 +23,19 @@ def test_it_refuses_a_wrong_key_and_keeps_the_focus_in_the_emptied_field(open_pa
     expect(page.locator("#key")).to_be_focused()
 
 
+@pytest.mark.req("CON-014")
+def test_it_says_where_a_key_comes_from_and_nothing_of_this_installation(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+
+    expect(page.locator(".sources li")).to_have_text(
+        [
+            "ADMIN_KEY of the deployment",
+            "a key that an owner has issued to you",
+            "the start line of the server, when ADMIN_KEY was never set",
+        ]
+    )
+
+
 @pytest.mark.req("CON-012")
 def test_it_counts_down_and_keeps_the_button_off_when_the_address_is_locked(
     open_page: Callable[..., Page], stub: Stub
