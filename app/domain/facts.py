@@ -29,7 +29,7 @@ from app.domain.facts_of_passes import (
 from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left, OwnerRebound, Purged
 
-LOG_VERSION: Final = 1
+EVENT_LOG_VERSION: Final = 1
 """Highest ``lv`` that this build reads (ENG-251)."""
 
 
@@ -119,7 +119,7 @@ def split_element(data: bytes) -> Element:
 
 def encode_element(at: int, fact: FactBody) -> bytes:
     """Outbox element of ``fact`` recorded at ``at`` (wall ms)."""
-    return HEAD.pack(fact_type(fact), LOG_VERSION, at) + encode_body(fact)
+    return HEAD.pack(fact_type(fact), EVENT_LOG_VERSION, at) + encode_body(fact)
 
 
 def fact_type(fact: FactBody) -> FactType:
@@ -135,7 +135,7 @@ def encode_body(fact: FactBody) -> bytes:
 def decode_body(kind: int, lv: int, body: bytes) -> FactBody:
     """Fact of type ``kind`` and log version ``lv``; raises UnknownFact and never guesses (ENG-251)."""
     decode = _DECODE.get(kind)
-    if decode is None or not 1 <= lv <= LOG_VERSION:
+    if decode is None or not 1 <= lv <= EVENT_LOG_VERSION:
         raise UnknownFact(f"fact type {kind}, lv {lv}")
     try:
         return decode(body)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.domain.facts import LOG_VERSION, FactType, UnknownFact, decode_body
+from app.domain.facts import EVENT_LOG_VERSION, FactType, UnknownFact, decode_body
 from app.domain.facts_of_doors import DrawBegun, Drawn, DrawPart, Scheduled
 from app.domain.facts_of_passes import (
     AdmissionWithdrawn,
@@ -119,11 +119,11 @@ class RoomFold:
             if seq != self.seq + 1:
                 raise BrokenJournal(f"fact {self.seq + 1} is missing, next is {seq}")
             if kind == joined:
-                if len(body) not in (JOINED_BODY, _WITH_FROM) or not 1 <= lv <= LOG_VERSION:
+                if len(body) not in (JOINED_BODY, _WITH_FROM) or not 1 <= lv <= EVENT_LOG_VERSION:
                     raise UnknownFact(f"fact {seq}: joined, lv {lv}, {len(body)} bytes")
                 self._join(at, body)
             elif kind == prejoined:
-                if len(body) != PREJOINED_BODY or not 1 <= lv <= LOG_VERSION:
+                if len(body) != PREJOINED_BODY or not 1 <= lv <= EVENT_LOG_VERSION:
                     raise UnknownFact(f"fact {seq}: prejoined, lv {lv}, {len(body)} bytes")
                 self.pre_queue.prejoin(at, self.now_ds, body)
             else:

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from app.domain.facts import EVENT_LOG_VERSION
+
 LUA_DIR: Final = Path(__file__).parent / "lua"
 MANIFEST: Final = "manifest"
 
@@ -58,9 +60,10 @@ def bundle(directory: Path = LUA_DIR) -> LuaBundle:
     """Join the files of ``directory``."""
     files = manifest(directory)
     texts = [(directory / name).read_text().rstrip("\n") for name in files]
-    digest = hashlib.sha256("\0".join(f"{n}\0{t}" for n, t in zip(files, texts, strict=True)).encode()).hexdigest()
+    parts = [f"{n}\0{t}" for n, t in zip(files, texts, strict=True)]
+    digest = hashlib.sha256("\0".join([*parts, str(EVENT_LOG_VERSION)]).encode()).hexdigest()
     name = f"qm_{digest[:8]}"
-    lines = [f"#!lua name={name}", f'local qm = {{ NAME = "{name}" }}']
+    lines = [f"#!lua name={name}", f'local qm = {{ NAME = "{name}", EVENT_LOG_VERSION = {EVENT_LOG_VERSION} }}']
     starts: list[int] = []
     for text in texts:
         lines.append("do")

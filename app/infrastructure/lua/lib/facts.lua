@@ -9,7 +9,7 @@ qm.FACT = {
   SLOT_GIVEN = 11, SLOT_RELEASED = 12, ADMITTED = 13, ADMISSION_WITHDRAWN = 14, RECLAIMED = 15,
   OWNER_REBOUND = 16, LAPSED = 17, LEFT = 18, EJECTED = 19, PURGED = 20, DRAW_BEGUN = 21,
 }
-local LOG_VERSION = 1
+local LOG_VERSION = qm.EVENT_LOG_VERSION -- of app/domain/facts.py, put into the library's first lines
 
 -- First ten bytes of a fact of type `kind` recorded now.
 function qm.fact_head(R, kind)
