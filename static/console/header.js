@@ -31,7 +31,7 @@ function Incident() {
 }
 
 function Insecure() {
-  if (!server.value?.insecureConfig) return null;
+  if (!server.value?.insecureConfig || me.value.kind === "monitor") return null;
   return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")}>${lock()}insecure config<//>`;
 }
 

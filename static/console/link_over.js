@@ -8,7 +8,7 @@ export function LinkOver() {
   const words = unreachable.value ? html`${halfDisc()}<span>${t("link.unreachable")}</span>` : html`${alarm()}<span>${t("link.over")}</span>`;
   return html`
     <div class="signin">
-      <section>
+      <section class="plate">
         <p class="brand">${mark()}<span>Queue Manager</span></p>
         <p class="answer" role="alert">${words}</p>
       </section>
