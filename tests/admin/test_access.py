@@ -78,7 +78,7 @@ async def test_it_tells_the_public_key_that_it_has_no_right_here_and_counts_noth
         assert caught.value.code == "insufficient_role"
 
 
-@pytest.mark.req("ADM-049", "ADM-050", "ADM-051")
+@pytest.mark.req("ADM-049", "ADM-050", "ADM-051", "CFG-140")
 async def test_it_answers_the_allowed_failures_and_then_locks_right_and_wrong_alike(desk: Desk) -> None:
     codes = [await desk.outcome(brought(f"Bearer wrong{n}")) for n in range(21)]
     cookie = (await desk.sessions.begin(await desk.access.authenticate(brought(f"Bearer {KEY}", at="192.0.2.9"))))[0]
@@ -297,6 +297,7 @@ async def test_it_claims_no_sign_out_that_is_not_recorded(desk: Desk, cut_off: D
         await cut_off.access.sign_out(brought(cookies=(cookie,)))
 
 
+@pytest.mark.req("FLT-038", "ADM-070")
 async def test_it_keeps_refusing_a_sign_out_it_heard_of_when_valkey_forgets(desk: Desk) -> None:
     cookie = await desk.cookie()
     (session,) = await desk.another().access.sign_out(brought(cookies=(cookie,)))

@@ -216,7 +216,7 @@ def test_it_logs_such_an_address_without_its_value(server: Server, owner: Caller
     assert "do-not-log-me" not in server.stderr
 
 
-@pytest.mark.req("ADM-046")
+@pytest.mark.req("ADM-046", "ADM-035")
 def test_a_ticket_is_no_credential_on_any_other_route(owner: Caller, stranger: Caller) -> None:
     ticket = owner("POST", "/api/admin/sse-ticket").json()["ticket"]
 

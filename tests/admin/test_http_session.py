@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from blueprints.auth import cleared_cookie, session_cookie
 from tests.admin.callers import TARGET, Caller, Callers, code, session_of
 from tests.harness import Server
 
 SIGN_IN = "/api/admin/session"
 
 
+@pytest.mark.req("ADM-059")
 def test_it_signs_in_with_the_key_in_the_body_and_answers_who_that_is(server: Server, callers: Callers) -> None:
     answer = callers.page()("POST", SIGN_IN, {"key": server.admin_key})
 
@@ -27,6 +31,7 @@ def test_it_signs_in_with_the_key_in_the_body_and_answers_who_that_is(server: Se
     assert server.admin_key not in base64.urlsafe_b64decode(session_of(answer).partition(".")[0] + "===").decode()
 
 
+@pytest.mark.req("ADM-060")
 @pytest.mark.parametrize("proto", ["http", "https"])
 def test_the_cookie_is_strict_and_bound_to_the_api(server: Server, callers: Callers, proto: str) -> None:
     for path in (SIGN_IN, "/api/v1/admin/session"):
@@ -187,3 +192,22 @@ def test_visitors_routes_never_read_the_session_as_a_ticket(browser: Caller, roo
     answer = browser("GET", f"/api/status?room={room}")
 
     assert "qm_console" not in answer.headers.get("set-cookie", "")
+
+
+@pytest.mark.req("ADM-060", "INL-071")
+@pytest.mark.parametrize("is_inline", [False, True])
+@pytest.mark.parametrize(("secure", "scheme", "flagged"), [
+    (None, "http", False), (None, "https", True), (True, "http", True), (True, "https", True), (False, "http", False),
+    (False, "https", False),
+])  # fmt: skip
+def test_the_cookie_goes_where_the_console_is_and_is_secure_as_set(
+    secure: bool | None, scheme: str, flagged: bool, is_inline: bool
+) -> None:
+    request: Any = SimpleNamespace(
+        ctx=SimpleNamespace(client=SimpleNamespace(scheme=scheme), inline=object() if is_inline else None)
+    )
+    path = "/__qm/api/admin" if is_inline else "/api/admin"
+    flags = f"Path={path}; HttpOnly; SameSite=Strict" + ("; Secure" if flagged else "")
+
+    assert session_cookie("x.y", request, secure=secure) == f"qm_console=x.y; Max-Age=43200; {flags}"
+    assert cleared_cookie(request, secure=secure) == f"qm_console=; Max-Age=0; {flags}"

@@ -17,7 +17,8 @@ from app.core.runtime import Runtime
 from app.core.secret import Secret
 from app.core.settings import Settings
 from app.domain.keyring import Keyring
-from app.domain.principal import OWNER_BY_KEY, Principal
+from app.domain.principal import OWNER_BY_KEY, Kind, Principal
+from app.domain.roles import Role
 from app.domain.room import RoomConfig, RoomState
 from app.infrastructure.access_store import AccessStore
 from app.infrastructure.admin_store import AdminStore
@@ -318,18 +319,40 @@ async def test_frames_go_on_with_the_last_figures_while_valkey_is_away(desk: Des
     await gone.close()
 
 
-async def test_streams_have_a_cap_and_free_their_place(desk: Desk) -> None:
-    streams = [await desk.open() for _ in range(live.STREAMS_MAX)]
+@pytest.mark.req("ADM-107")
+async def test_streams_have_a_cap_and_no_link_keeps_the_team_out(desk: Desk) -> None:
+    def link(ident: str) -> Principal:
+        return Principal(Kind.MONITOR, Role.MONITOR, "Monitor link", link_id=ident)
 
-    with pytest.raises(Unavailable) as caught:
-        await desk.open()
+    async def refused(who: Principal) -> None:
+        with pytest.raises(Unavailable) as caught:
+            await desk.open(who)
+        assert (caught.value.status, caught.value.code) == (503, "too_many_streams")
+        assert caught.value.headers["Retry-After"] == "10"
 
-    assert (caught.value.status, caught.value.code) == (503, "too_many_streams")
-    assert caught.value.headers["Retry-After"] == "10"
-    desk.feed.close(streams[0])
-    await desk.open()
+    viewer = Principal(Kind.OPERATOR, Role.VIEWER, "Desk", operator_id="91ab03cd")
+    operator = Principal(Kind.OPERATOR, Role.OPERATOR, "Night ops", operator_id="535dddaa")
+    of_links = [await desk.open(link("m_00000001")) for _ in range(20)]
+    await refused(link("m_00000001"))
+    of_links += [await desk.open(link("m_00000002")) for _ in range(20)]
+    of_viewers = [await desk.open(viewer) for _ in range(120)]
+    for who in (viewer, link("m_00000003")):
+        await refused(who)
+    of_team = [await desk.open(who) for who in [operator, OWNER_BY_KEY] * 20]
+    await refused(operator)
+    assert len(of_links + of_viewers + of_team) == live.STREAMS_MAX == 200
+    assert desk.limiter.gauge_total("sse") == 0, "visitors have places of their own"
+    desk.feed.close(of_links[0])
+    desk.feed.close(of_links[0])
+    await refused(viewer)
+    again = await desk.open(operator)
+    await refused(operator)
+    for stream in (again, of_team[0], of_viewers[0]):
+        desk.feed.close(stream)
+    await desk.open(operator)
 
 
+@pytest.mark.req("ADM-102")
 async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
     cookie, session = await desk.sessions.begin(OWNER_BY_KEY)
     _, other = await desk.sessions.begin(OWNER_BY_KEY)
@@ -354,6 +377,7 @@ async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
         assert data_of(await stream.next())["delta"] is False
 
 
+@pytest.mark.req("ADM-102")
 async def test_an_expired_session_loses_its_stream(desk: Desk) -> None:
     _, session = await desk.sessions.begin(OWNER_BY_KEY)
     stream = await desk.open(session)

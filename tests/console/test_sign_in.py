@@ -51,6 +51,7 @@ def test_it_counts_down_and_keeps_the_button_off_when_the_address_is_locked(
     expect(page.get_by_role("button", name="Sign in")).to_be_enabled()
 
 
+@pytest.mark.req("ADM-059", "CON-010")
 def test_it_keeps_the_key_nowhere_after_signing_in(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
 

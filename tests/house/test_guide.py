@@ -49,3 +49,26 @@ def test_it_tells_what_a_wrong_number_of_proxies_does() -> None:
 @pytest.mark.req("CFG-177")
 def test_it_asks_for_enough_files() -> None:
     in_order("2 × `MAX_CONNECTIONS` + `CONNECTION_RESERVE` + 256")
+
+
+@pytest.mark.req("ADM-031")
+def test_it_tells_what_a_leaked_key_opens_and_what_to_do() -> None:
+    in_order("keep it for emergencies, and give everybody a key of his own")
+    in_order(
+        "A leaked `ADMIN_KEY` means every room, every look-up of a visitor, every operator and shutdown",
+        "change it and restart, which ends every session that was opened with it",
+    )
+    in_order(
+        "A leaked `PUBLIC_API_KEY` changes no room and reads no list; treat it as a secret all the same and change it"
+    )
+
+
+@pytest.mark.req("ADM-054")
+def test_it_gives_the_lock_as_a_reason_to_declare_the_proxy() -> None:
+    in_order("all callers share one address, and one guesser locks out everybody: declare it")
+
+
+@pytest.mark.req("ADM-299", "ADM-300")
+def test_it_shows_how_old_rows_are_removed_and_a_seal_is_kept_outside() -> None:
+    in_order("DISABLE TRIGGER audit_only_grows", "DELETE FROM audit", "ENABLE TRIGGER audit_only_grows")
+    in_order("keep a copy of the latest `seal` elsewhere, for example with your backup")

@@ -119,6 +119,7 @@ NUMBERS = [
     pytest.param("QM_LINE_MAX", 2000000, 1000, 100000000, marks=pytest.mark.req("CFG-226")),
     pytest.param("TOKEN_MAX_AGE_SEC", 86400, 600, 2592000),
     pytest.param("QUEUE_COOKIE_MAX_AGE_SEC", 86400, 600, 2592000),
+    pytest.param("MONITOR_TOKEN_TTL_SEC", 604800, 60, 7776000, marks=pytest.mark.req("CFG-054")),
     pytest.param("TRUST_PROXY", 0, 0, 10, marks=pytest.mark.req("CFG-056")),
     pytest.param("MAX_CONNECTIONS", 20000, 0, 1000000, marks=pytest.mark.req("CFG-062")),
     pytest.param("CONNECTION_RESERVE", 256, 0, 65536, marks=pytest.mark.req("CFG-063")),
