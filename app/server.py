@@ -15,6 +15,7 @@ from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
 from app.domain.hosts import HostPolicy
+from app.domain.inline.hosts import HostIndex
 from app.services.inline_pages import InlinePages
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints import admin, metrics, middleware, ops
@@ -83,9 +84,15 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
         edge_gate=edge.gate,
         tunnels=qm.inline.tunnels,
     )
-    qm.inline.gate.start(partial(setattr, edge, "index"))
+    qm.inline.gate.start(partial(_take_index, edge, qm.runtime))
     for routes in HOT_ROUTES:
         app.ctx.hot.extend(routes(qm))
+
+
+def _take_index(edge: EdgeState, runtime: Runtime, index: HostIndex | None) -> None:
+    """Serve by this host index from now on; None: no room is inline."""
+    edge.index = index
+    runtime.has_inline.put(index is not None)
 
 
 async def _settle_memory(_app: Sanic[Any, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from app.core.clock import mono
 from app.core.ids import EpochMs
@@ -33,6 +33,14 @@ class Flag:
         return bool(self._bit.value)
 
 
+class Switch(Flag):
+    """A flag that goes both ways."""
+
+    def put(self, is_on: bool) -> None:
+        """Set or clear it for all processes."""
+        self._bit.value = int(is_on)
+
+
 class Moment:
     """A moment of the monotonic clock that one process writes and every process of the instance reads."""
 
@@ -46,6 +54,9 @@ class Moment:
     def is_ahead(self) -> bool:
         """True while it lies in the future."""
         return bool(mono() < self._at.value)
+
+
+INLINE_DRAIN_SEC: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +89,8 @@ class Runtime:
     """Set when the stop was asked for through the API."""
     leads_until: Moment = field(default_factory=Moment)
     """Until when this instance holds the leader's lease; written by process jobs."""
+    has_inline: Switch = field(default_factory=Switch)
+    """On while some room is inline; written by the web workers."""
     metrics_name: str = ""
     """Name of the shared memory of the instance's metrics; "" = this process keeps its own."""
     pg_share: int = 1
@@ -87,6 +100,13 @@ class Runtime:
     def run_name(self) -> str:
         """Name of this run of the instance: the instance's own name is for people, and may come again."""
         return f"{self.instance_id}.{self.started_at}.{self.main_pid}"
+
+    @property
+    def drain_sec(self) -> float:
+        """Longest the whole stop may take; with an inline room transfers get more time unless it was set (INL-225)."""
+        if self.has_inline.is_set() and "SHUTDOWN_DRAIN_MS" not in self.given:
+            return INLINE_DRAIN_SEC
+        return self.settings.shutdown_drain_ms / 1000
 
     @property
     def is_leader(self) -> bool:

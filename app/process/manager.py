@@ -139,7 +139,7 @@ class Manager(WorkerManager):
         runtime = self._plan.runtime
         runtime.stopping.set()
         log.info("stop_begun", hurried=self._plan.wish.is_hurried)
-        drain = runtime.settings.shutdown_drain_ms / 1000
+        drain = runtime.drain_sec
         kept = min(2.0, max(0.25, drain / 4))  # CFG-196
         began = mono()
         web = [process for process in self._all() if process.name.startswith(SERVER_NAME)]

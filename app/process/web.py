@@ -25,7 +25,7 @@ def build_app(runtime: Runtime) -> Sanic[Any, Any]:
     from app.server import create_app
 
     app = create_app(runtime)
-    app.config.GRACEFUL_SHUTDOWN_TIMEOUT = runtime.settings.shutdown_drain_ms / 1000
+    app.config.GRACEFUL_SHUTDOWN_TIMEOUT = runtime.drain_sec
     app.register_listener(_take_signals, "after_server_start")
     app.register_listener(_ignore_signals, "before_server_stop")
     return app
@@ -49,7 +49,12 @@ async def _take_signals(app: Sanic[Any, Any]) -> None:
         loop.remove_signal_handler(number)
     _silence()
     stop = partial(app.stop, terminate=False)
-    loop.add_signal_handler(STOP_SIGNAL, lambda: loop.call_later(app.ctx.grace_sec, stop))
+
+    def begin() -> None:
+        app.config.GRACEFUL_SHUTDOWN_TIMEOUT = app.ctx.runtime.drain_sec
+        loop.call_later(app.ctx.grace_sec, stop)
+
+    loop.add_signal_handler(STOP_SIGNAL, begin)
 
 
 async def _ignore_signals(app: Sanic[Any, Any]) -> None:

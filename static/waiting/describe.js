@@ -134,7 +134,7 @@ const documentTitle = ({ view, lost, screen }, values) => {
 
 const NOTICES = {
   session_elsewhere: ['elsewhere', 'elsewhereWhy'], expired: ['back', 'expiredWhy'], ejected: ['back', 'ejectedWhy'],
-  not_sent: ['notSent', 'notSentWhy'], stale_generation: ['back', 'restartedWhy'], bad_token: ['back', 'unverifiedWhy'],
+  stale_generation: ['back', 'restartedWhy'], bad_token: ['back', 'unverifiedWhy'],
 };
 
 const statusOf = ({ view, lost, at, began }) => {
@@ -146,11 +146,14 @@ const statusOf = ({ view, lost, at, began }) => {
 export const describe = (model, now) => {
   const said = SCREEN[model.screen](model, now);
   const { view, screen, name } = model;
-  const [noticeTitle, noticeText] = (view && screen === 'line' && NOTICES[model.notice]) || [];
+  const form = inline === 'form';
+  const [title, text] = NOTICES[model.notice] || [form && 'notSent'];
+  // A form that this page answered was not sent, and is not sent by itself.
+  const why = [text, form && 'notSentWhy'].filter(Boolean).map(key => t(key)).join(' ');
   return {
     ...said, room: name, document: documentTitle(model, { room: name }),
     statusText: /line|full|doors/.test(said.css) && statusOf(model),
     seconds: said.seconds && t('tryingIn', { s: seconds(model, now) }),
-    ...(noticeTitle && { noticeTitle: t(noticeTitle), noticeText: t(noticeText) }),
+    ...(view && screen === 'line' && title && { noticeTitle: t(title), noticeText: why }),
   };
 };

@@ -17,7 +17,6 @@ const icon = document.querySelector('[rel=icon]');
 const ring = icon.href;
 const MOVES = 3;
 
-if (inline === 'form') remember({ notice: 'not_sent' });
 let model = initial(Date.now(), $('room').textContent, meta());
 let joined = false;
 let cookieless = !navigator.cookieEnabled;
