@@ -9,7 +9,7 @@ it is told (standing.py, admin_health.py, metrics.py). Source: OBS-039 … OBS-0
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -31,6 +31,7 @@ from app.infrastructure.metric_book import TEXTS, MetricBook, signed
 from app.infrastructure.rate_limiter import InstanceNumbers
 from app.infrastructure.site_store import SiteShown
 from app.infrastructure.valkey import Valkey
+from app.services.origin_watch import MINUTE_SEC, ORIGINS, LastMinute, Met, OriginWatch, of_fleet
 from app.services.standing import Stand, incidents_text
 
 LOOK_SEC: Final = 1.0
@@ -38,7 +39,6 @@ RECORD_SEC: Final = 5.0
 JUMP_MS: Final = 5000
 """A step of the wall clock that is called a jump."""
 JUMP_SHOWN_MS: Final = 3_600_000
-MINUTE_SEC: Final = 60.0
 ROOMS_A_TRIP: Final = 100
 MANY_SITES: Final = 3
 CAUSES: Final = tuple(cause.value for cause in Cause)
@@ -101,22 +101,6 @@ class ClockWatch:
         return Incident("clock_jump", f"the wall clock jumped {abs(ms) / 1000:.0f} s {direction}", since=at)
 
 
-class LastMinute:
-    """How much a number that only grows grew within the last minute."""
-
-    def __init__(self, steady: Callable[[], float] = mono) -> None:
-        self._steady = steady
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def saw(self, total: int) -> int:
-        """Note the number of this moment; the growth."""
-        now = self._steady()
-        self._seen.append((now, total))
-        while len(self._seen) > 1 and self._seen[1][0] <= now - MINUTE_SEC:
-            self._seen.popleft()
-        return max(0, total - self._seen[0][1])
-
-
 class InstanceWatch:
     """The looks of one instance; its loops are in workers/instance.py."""
 
@@ -149,6 +133,11 @@ class InstanceWatch:
         self._onsets = Onsets()
         self._of_rooms: list[Incident] = []
         self._minutes: dict[str, LastMinute] = {}
+        self._origins = OriginWatch(book)
+        self._met: dict[str, Met] = {}
+        """What visitors of this instance met at the sites of inline rooms."""
+        self._others: Sequence[InstanceRecord] = ()
+        """The other instances as last read."""
         self._run = runtime.run_name
         self._told: tuple[bool, bool, bool] | None = None
         """Readiness, storage and leading as the record has them."""
@@ -156,6 +145,7 @@ class InstanceWatch:
     async def look(self) -> None:
         """Find out what is wrong, and leave it for every process of the instance."""
         self._clock.look()
+        self._met = self._origins.look(room.id for room in self._rooms.all() if room.config.is_inline)
         with contextlib.suppress(StorageUnavailable):  # what was known of the rooms stays
             self._of_rooms = [*await self._look_at_rooms(), *await self._rebuilt()]
         self._book.put(metrics.VALKEY_DOWN, self._valkey.shown_state == "down")
@@ -189,6 +179,7 @@ class InstanceWatch:
             )
         )
         self._told = told
+        self._others = [record for record in (await self._records.read()).live if record.run != self._run]
 
     def _shown(self) -> tuple[bool, bool, bool]:
         stand = self._stand()
@@ -216,6 +207,7 @@ class InstanceWatch:
             "tokensPresented": self._growth("presented", book.total(metrics.TOKENS_PRESENTED)),
             "kids": list(self._kids),
             "writeErrors": book.total(metrics.WRITE_ERRORS),
+            ORIGINS: self._met,
         }
 
     async def _look_at_rooms(self) -> list[Incident]:
@@ -224,7 +216,7 @@ class InstanceWatch:
         for start in range(0, len(rooms), ROOMS_A_TRIP):
             found.update(await self._engine.figures([room.id for room in rooms[start : start + ROOMS_A_TRIP]]))
         await self._sites.refresh(rooms)
-        return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites)]
+        return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites, of_fleet(self._met, self._others))]
 
     async def _rebuilt(self) -> list[Incident]:
         rebuilt = await self._records.rebuilt()
@@ -292,19 +284,22 @@ def _of_lines(rooms: Iterable[Room], found: Mapping[RoomId, RoomFigures]) -> lis
     return incidents
 
 
-def _of_sites(rooms: Iterable[Room], sites: Knocked) -> list[Incident]:
-    """Sites that do not answer the leader's knocks (OBS-047, OBS-049)."""
+def _of_sites(rooms: Sequence[Room], sites: Knocked, met: Mapping[str, Met]) -> list[Incident]:
+    """Sites that do not answer visitors, or the leader's knocks (OBS-047 … OBS-049)."""
     known = [(room, site) for room in rooms if (site := sites.of(room)) is not None and site.is_up is not None]
-    down = [(room, site) for room, site in known if not site.is_up]
-    doubt = ""
-    if len(down) >= MANY_SITES and len(down) * NO_WAY_OUT >= len(known):
-        doubt = "; so many at once may mean that {by} itself has no way out"
-    return [
-        Incident(
-            "target_down",
-            f"target down — {room.config.name}: {site.failure or 'no answer'}, seen by {site.by}"
-            + doubt.format(by=site.by),
-            room.id,
-        )
-        for room, site in down
-    ]
+    down = {room.id: site for room, site in known if not site.is_up}
+    is_doubted = len(down) >= MANY_SITES and len(down) * NO_WAY_OUT >= len(known)
+    found = []
+    for room in rooms:
+        kind, word = ("origin_down", "origin") if room.config.is_inline else ("target_down", "target")
+        visitors, site = met.get(room.id), down.get(room.id)
+        if visitors is not None and visitors.is_down:
+            reason = f"{visitors.failed} of {visitors.proxied} requests failed in the last minute"
+        elif site is not None:
+            reason = f"{site.failure or 'no answer'}, seen by {site.by}"
+            if is_doubted:
+                reason += f"; so many at once may mean that {site.by} itself has no way out"
+        else:
+            continue
+        found.append(Incident(kind, f"{word} down — {room.config.name}: {reason}", room.id))
+    return found

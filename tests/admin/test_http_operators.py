@@ -145,7 +145,7 @@ def test_a_link_in_an_owners_browser_reads_as_a_link_and_does_not_sign_him_out(o
     assert browser("GET", "/api/admin/me").json()["kind"] == "admin_key"
 
 
-@pytest.mark.req("ADM-240", "ADM-242")
+@pytest.mark.req("ADM-240", "ADM-242", "OBS-041")
 def test_a_link_reads_what_may_leave_the_team(owner: Caller, callers: Callers, room: str) -> None:
     watcher = callers.with_key(owner("POST", LINKS).json()["token"])
     owner("POST", "/api/admin/rooms", {"id": room, "rules": [{"action": "protect", "pattern": "/secret-path*"}]})

@@ -171,12 +171,14 @@ def test_it_answers_for_rooms_of_its_own_host_alone(front: Front) -> None:
     visitor.close()
 
 
-@pytest.mark.req("INL-204", "INL-205", "INL-206", "INL-207")
+@pytest.mark.req("INL-204", "INL-205", "INL-206", "INL-207", "OBS-026", "OBS-027", "OBS-051")
 def test_it_answers_probes_beside_the_public_name_only(front: Front, origin: Origin) -> None:
     with front.connect() as client:
         assert json.loads(client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").body)["ready"] is True
         public = client.ask("GET /healthz HTTP/1.1\nHost: shut.test")
         assert (public.status, json.loads(public.body)["code"]) == (503, "queued")
+        for path in ("/api/version", "/metrics"):
+            assert json.loads(client.ask(f"GET {path} HTTP/1.1\nHost: shut.test").body)["code"] == "queued"
         bare = client.ask("HEAD /healthz HTTP/1.1\nHost: shut.test")
         assert (bare.status, bare.body) == (503, b"")
         for path in ("/__qm/healthz", "/__qm/api/version"):
@@ -255,7 +257,17 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
 
 
 @pytest.mark.req(
-    "INL-221", "INL-222", "INL-223", "INL-209", "INL-155", "INL-125", "INL-027", "INL-161", "INL-114", "INL-115"
+    "INL-221",
+    "INL-222",
+    "INL-223",
+    "INL-209",
+    "INL-155",
+    "INL-125",
+    "INL-027",
+    "INL-161",
+    "INL-114",
+    "INL-115",
+    "OBS-029",
 )
 def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Origin) -> None:
     secret = "an-edge-secret-of-the-tests"
@@ -282,6 +294,9 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
                         assert answer.header("cache-control") == "no-store"
             assert origin.heads == []
             assert client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").status == 200
+            for path in ("/api/version", "/metrics", "/healthz/"):
+                with front.connect() as stranger:
+                    assert stranger.ask(f"GET {path} HTTP/1.1\nHost: 127.0.0.1").status == 403
             passed = client.ask(
                 f"GET / HTTP/1.1\nHost: open.test\nX-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7\n"
                 "X-Forwarded-For: 6.6.6.6\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil"

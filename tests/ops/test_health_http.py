@@ -58,6 +58,7 @@ def test_the_full_answer_is_for_keys_only(server: Server, stranger: Caller, owne
     assert 0 <= health["now"] - health["startedAt"] - health["uptimeSec"] * 1000 < 2000
 
 
+@pytest.mark.req("OBS-036")
 def test_it_tells_every_block_that_this_build_knows(server: Server, owner: Caller) -> None:
     def told() -> dict[str, Any]:
         return dict(owner("GET", "/api/admin/health").json())
@@ -65,6 +66,7 @@ def test_it_tells_every_block_that_this_build_knows(server: Server, owner: Calle
     wait_for(lambda: told()["memory"]["rssBytes"] and told()["storage"]["databaseBytes"])
     health = told()
 
+    assert "inline" not in health, "no room is proxied"
     assert (health["role"], health["workers"], health["drill"], health["leader"]) == ("all", 2, False, True)
     assert health["pid"] == server.pid
     assert health["fleet"]["instances"] == 1

@@ -24,7 +24,8 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
 from app.infrastructure.site_store import SiteStore
-from app.services.instance_watch import ClockWatch, InstanceWatch, LastMinute
+from app.services.instance_watch import ClockWatch, InstanceWatch
+from app.services.origin_watch import LastMinute, Met, OriginWatch, of_fleet
 from app.services.reduced import reduced_health
 from app.services.sites import Sites
 from app.services.standing import Standing, incidents_text, parse_incidents
@@ -128,6 +129,54 @@ async def test_many_dead_sites_at_once_cast_doubt_on_who_looks(
     assert all(("i:leader itself has no way out" in one.text) is is_doubted for one in found)
 
 
+@pytest.mark.req("OBS-048", "OBS-044")
+async def test_what_visitors_of_an_inline_room_meet_outweighs_a_good_knock(desk: Desk) -> None:
+    config = RoomConfig(RoomId("shop"), "Shop", "https://shop.example", proxy_origin="https://10.0.0.7")
+    await desk.process.engine.create(config, gen=1, salt=bytes(16), actor=ACTOR)
+    await desk.process.rooms.reload(RoomId("shop"))
+    assert await desk.incidents() == []
+    desk.book.add(metrics.PROXY_GATED, "shop", number=9)
+    desk.book.add(metrics.ORIGIN_ERRORS, "shop", "timeout", number=4)
+    desk.book.add(metrics.CLIENT_ABORTS, "shop", number=40)
+    assert await desk.incidents() == [], "four failures say nothing yet, and visitors who hang up none at all"
+    desk.book.add(metrics.ORIGIN_ERRORS, "shop", "reset")
+
+    (incident,) = await desk.incidents()
+
+    assert (incident.code, incident.severity, incident.room_id) == ("origin_down", "critical", "shop")
+    assert incident.text == "origin down — Shop: 5 of 9 requests failed in the last minute"
+    assert desk.standing.now().ready
+    desk.book.add(metrics.PROXY_BYPASSED, "shop", number=2)
+    assert await desk.incidents() == [], "less than half"
+
+
+async def test_what_other_instances_met_is_added_up(desk: Desk) -> None:
+    now = await desk.records.now_ms()
+    for name, seen_at in (("other", now), ("gone", now - 16_000)):
+        record = InstanceRecord(
+            name, name, "1", "kid", 1, ready=True, storage_ok=True, leader=False, seen_at=seen_at,
+            figures={"origins": {"shop": [3, 4], "else": [1, 1]}},
+        )  # fmt: skip
+        await FleetRecords(desk.house.valkey, desk.house.prefix, name).put(record)
+
+    assert of_fleet({"shop": Met(2, 6)}, (await desk.records.read()).live) == {"shop": Met(5, 10), "else": Met(1, 1)}
+
+
+def test_a_room_that_was_there_before_the_watch_counts_from_then() -> None:
+    now, book = 0.0, MetricBook.alone()
+    watch = OriginWatch(book, steady=lambda: now)
+    book.add(metrics.PROXY_GATED, "old", number=100)
+    assert watch.look({"old"}) == {}
+    book.add(metrics.PROXY_GATED, "old")
+    book.add(metrics.PROXY_GATED, "new", number=3)
+    book.add(metrics.ORIGIN_ERRORS, "new", "dns", number=2)
+    assert watch.look({"old", "new"}) == {"old": Met(0, 1), "new": Met(2, 3)}
+    now = 61.0
+    watch.look({"old", "new"})
+    now = 122.0
+    assert watch.look({"old", "new"}) == {}
+
+
 @pytest.mark.req("OBS-040", "FLT-047")
 async def test_an_evicting_policy_is_told_with_its_name_but_not_to_strangers(desk: Desk, valkey_url: str) -> None:
     async with Redis.from_url(valkey_url) as client:
@@ -199,6 +248,24 @@ def test_incidents_that_do_not_fit_are_left_out() -> None:
     assert len(text.encode()) <= 5000
     assert list(parse_incidents(text)) == many[: len(parse_incidents(text))]
     assert len(parse_incidents(text)) > 30
+
+
+@pytest.mark.req("OBS-041")
+def test_a_monitor_link_reads_incidents_in_general_words() -> None:
+    told = "Shop, 10.0.0.7, i:4f1c2a, allkeys-lru, connection refused"
+    report = {
+        "incidents": [Incident(code, f"{code} {told}", "shop", 7).to_json() for code in ORDER],
+        "backend": {"valkey": "up", "maxmemoryPolicy": "allkeys-lru", "recoveringRoomIds": ["shop"]},
+        "warnings": [told], "configWarnings": [told], "hardening": [told], "pid": 1, "instance": "i:4f1c2a",
+        "mesh": {}, "webhooks": {}, "capacity": {},
+    }  # fmt: skip
+
+    shown = reduced(report)
+
+    assert set(shown) == {"backend", "incidents"}
+    assert shown["backend"] == {"valkey": "up"}
+    assert [(one["code"], one["roomId"], one["since"]) for one in shown["incidents"]] == [(c, None, 7) for c in ORDER]
+    assert not any(word in str(shown) for word in ("Shop", "shop", "10.0.0.7", "4f1c2a", "allkeys", "refused,"))
 
 
 def reduced(report: dict[str, Any]) -> dict[str, Any]:

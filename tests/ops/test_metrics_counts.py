@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from app.core import metrics
+from app.domain.inline.failures import Failure
 from app.domain.tokens import Cause
 from app.infrastructure.metric_book import MetricBook
+from app.services.inline_counts import InlineCounts, Passed, inline_block
 from app.services.protection import Outcome
 from app.services.visitor_counts import Counted, VisitorCounts
 
@@ -49,6 +53,7 @@ def test_a_newcomer_is_counted_under_one_decision(outcomes: list[Outcome], decis
     }
 
 
+@pytest.mark.req("OBS-192")
 def test_refusals_for_want_of_room_and_of_shared_sessions_are_counted() -> None:
     book = MetricBook.alone()
     counts = VisitorCounts(book=book)
@@ -56,7 +61,32 @@ def test_refusals_for_want_of_room_and_of_shared_sessions_are_counted() -> None:
     counts.join_refused("shop", is_memory=True)
     counts.join_refused("shop", is_memory=True)
     counts.count(Counted.SHARED_SESSIONS, "shop")
+    InlineCounts(Counter(), book).count("shop", Passed.BYPASS_REFUSED)
 
     assert book.total(metrics.JOINS_REFUSED, "shop", "line_max") == 1
     assert book.total(metrics.JOINS_REFUSED, "shop", "memory") == 2
     assert book.total(metrics.SHARED_SESSIONS, "shop") == 1
+    assert book.total(metrics.BYPASS_REFUSED, "shop") == 1
+
+
+@pytest.mark.req("OBS-094", "OBS-095", "OBS-096", "OBS-097", "OBS-036")
+def test_what_passes_through_is_counted_by_room_and_a_visitor_who_hung_up_is_no_failure() -> None:
+    book, totals = MetricBook.alone(), Counter[str]()
+    counts = InlineCounts(totals, book)
+    for what, number in ((Passed.GATED, 3), (Passed.BYPASSED, 2), (Passed.CLIENT_ABORTS, 4), (Passed.OVERLOADED, 1)):
+        for _ in range(number):
+            counts.count("shop", what)
+    for failure in Failure:
+        counts.failed("shop", failure)
+    for is_open in (True, False, False):
+        counts.backend_down("shop", is_open=is_open)
+
+    assert book.total(metrics.PROXY_GATED, "shop") == 3
+    assert book.total(metrics.PROXY_BYPASSED, "shop") == 2
+    assert book.total(metrics.CLIENT_ABORTS, "shop") == 4
+    assert book.total(metrics.PROXY_OVERLOADED) == 1
+    assert (book.total(metrics.BACKEND_DOWN, "open"), book.total(metrics.BACKEND_DOWN, "closed")) == (1, 2)
+    classes = {labels[1] for name, labels in book.everything() if name == metrics.ORIGIN_ERRORS.name}
+    assert classes == {"connect", "dns", "tls", "timeout", "reset", "bad_response", "blocked_address"}
+    block = inline_block(totals)
+    assert (block["originErrorsTotal"], block["clientAbortsTotal"]) == (7, 4)
