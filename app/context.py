@@ -191,7 +191,7 @@ class AppContext:
         rooms = RoomDirectory(
             postgres=postgres, live=engine_admin, valkey=valkey, prefix=prefix, resync_ms=settings.resync_ms
         )
-        commits = CommitWaiter(valkey=valkey, prefix=prefix, jobs=EngineJobs(prefix, loader))
+        commits = CommitWaiter(valkey=valkey, prefix=prefix, jobs=EngineJobs(prefix, loader), name=runtime.run_name)
         sites = Sites(
             SiteStore(valkey, prefix, loader), every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms
         )

@@ -35,6 +35,7 @@ async def run(background: Background) -> bool:
         rooms=RoomList(valkey, prefix, journal).read,
         lease=DrainLeases(valkey, prefix, background.runtime.instance_id).hold if shared else None,
         book=background.book,
+        name=background.runtime.run_name,
     )
 
     async def resync() -> None:

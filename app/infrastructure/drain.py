@@ -71,7 +71,8 @@ class _Due:
 
 class Drainer:
     """The loop. ``publish`` sends one text to the channel of commits, ``ask_rebuild`` asks for the rebuild of a room;
-    ``rooms`` lists all rooms that may have facts; ``lease`` keeps those that another drainer does not work on."""
+    ``rooms`` lists all rooms that may have facts; ``lease`` keeps those that another drainer does not work on.
+    ``name``: of this run of the instance, whose own waiters alone heed that its commits fail."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Drainer:
         ask_rebuild: Callable[[RoomId], Awaitable[None]],
         rooms: Callable[[], Awaitable[Iterable[RoomId]]],
         lease: Callable[[Sequence[RoomId]], Awaitable[set[RoomId]]] | None = None,
+        name: str = "",
         book: MetricBook | None = None,
     ) -> None:
         """``book``: where commits are counted, and how they went is left for the other processes."""
@@ -92,6 +94,7 @@ class Drainer:
         self._ask_rebuild = ask_rebuild
         self._rooms = rooms
         self._lease = lease
+        self._name = name
         self._wake = asyncio.Event()
         self._due: dict[RoomId, _Due] = {}
         self._known: set[RoomId] = set()
@@ -152,6 +155,9 @@ class Drainer:
 
     async def _turn(self) -> bool:
         """One pull and commit; False when no room is due."""
+        if self._failing_since is not None and self._lease is not None:
+            # No room is held until Postgres answers here: the drainer of another instance may well reach it.
+            await self._probe()
         now = mono()
         due = [room for room, state in self._due.items() if state.not_before <= now][:MAX_ROOMS]
         if due and self._lease is not None:
@@ -250,7 +256,7 @@ class Drainer:
             log.info("journal_recovered", after_sec=round(mono() - self._failing_since, 1))
             self._failing_since = None
         # Also when it names no room: the first good commit ends the refusals (FLT-080).
-        await self._publish(ujson.dumps(acks))
+        await self._publish(ujson.dumps({"stored": acks, "by": self._name}))
 
     async def _failed(self, error: QmError, *, is_commit: bool = True) -> None:
         now = mono()
@@ -260,7 +266,7 @@ class Drainer:
             log.warning("journal_commit_failed", reason=repr(error.__cause__ or error))
         if now - self._failing_since >= GRACE_SEC and now >= self._next_notice:
             self._next_notice = now + NOTICE_SEC
-            await self._publish('{"failed":"*"}')
+            await self._publish(ujson.dumps({"failed": "*", "by": self._name}))
 
     async def _probe(self) -> None:
         """Commits failed, and no fact is left to try them with: ask Postgres itself."""

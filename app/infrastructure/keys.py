@@ -237,7 +237,7 @@ def poke_channel(prefix: str) -> str:
 
 
 def ack_channel(prefix: str) -> str:
-    """Channel of commits: JSON [[room, gen, seq], …]."""
+    """Channel of commits: JSON with ``stored``, ``failed`` or ``reset`` (services/commit.py)."""
     return prefix + "ack"
 
 

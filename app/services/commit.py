@@ -27,6 +27,8 @@ DEADLINE_SEC: Final = 5.0
 """How long an answer waits for its commit (settled with the API: then undo and 503)."""
 POLL_SEC: Final = 0.5
 """Age of a waiter from which the live store is asked itself: a notice may be lost."""
+OTHERS_SEC: Final = 3.0
+"""How long a commit by the drainer of another instance shows that facts are stored without ours."""
 TICK_SEC: Final = 0.25
 REFUSE_SEC: Final = 5.0
 """How long the last bad sign counts. The drainer repeats its notice every second while commits fail."""
@@ -58,8 +60,11 @@ class CommitWaiter:
     ``jobs`` is asked about rooms whose waiters have heard nothing for half a second.
     """
 
-    def __init__(self, *, valkey: Valkey, prefix: str, jobs: Headers) -> None:
+    def __init__(self, *, valkey: Valkey, prefix: str, jobs: Headers, name: str = "") -> None:
+        """``name``: of this run of the instance, as its drainer has it."""
         self._jobs = jobs
+        self._name = name
+        self._others_at = -OTHERS_SEC
         self._listener: Listener = valkey.listen({ack_channel(prefix): self.hear}, on_resync=self._ask_now)
         self._lines: dict[tuple[RoomId, int], _Line] = {}
         self._deadlines: deque[tuple[float, asyncio.Future[bool]]] = deque()
@@ -112,22 +117,33 @@ class CommitWaiter:
     def hear(self, text: bytes | str) -> None:
         """One message of the channel of commits."""
         try:
-            notice = ujson.loads(text)
-        except ValueError:
+            notice: dict[str, Any] = dict(ujson.loads(text))
+        except (ValueError, TypeError):
             log.warning("commit_notice_unreadable")
             return
-        if isinstance(notice, list):
+        if "stored" in notice:
             self._failing = False
-            for room, gen, seq, epoch in notice:
+            if notice["by"] != self._name:
+                self._others_at = mono()
+            for room, gen, seq, epoch in notice["stored"]:
                 self._stored(room, gen, epoch, seq)
         elif "reset" in notice:
             rooms = set(notice["reset"])
             self._fail(key for key in self._lines if key[0] in rooms)
         elif notice.get("failed") == "*":
-            self._note_failure()
-            self._fail(self._lines)
+            if self._concerns_us(notice["by"]):
+                self._note_failure()
+                self._fail(self._lines)
         else:
             self._fail((room, gen) for room, gen in notice.get("failed", ()))
+
+    def _concerns_us(self, drainer: str) -> bool:
+        """Whether the failing commits of ``drainer`` are ours.
+
+        That of another instance may have lost its own way to Postgres; and when ours has, but another stores the facts
+        of all, nobody has to be refused here either.
+        """
+        return drainer == self._name and mono() - self._others_at >= OTHERS_SEC
 
     def _stored(self, room: RoomId, gen: int, epoch: int, seq: int) -> None:
         line = self._lines.get((room, gen))

@@ -18,6 +18,7 @@ import httpx
 import psutil
 
 from app.infrastructure.embedded import PrivateStores
+from app.infrastructure.store_probe import PG_USER
 from tests.chaos.relay import Relay
 from tests.chaos.stores import ValkeyServer
 from tests.harness import Server
@@ -38,6 +39,7 @@ class Fleet:
         self._stack.callback(self._hands.shutdown)
         self.instances: list[Server] = []
         self.wires: list[Relay] = []
+        self.pg_wires: list[Relay] = []
 
     def __enter__(self) -> Fleet:
         try:
@@ -70,11 +72,12 @@ class Fleet:
         wire = self._stack.enter_context(Relay(self.primary.port))
         if is_cut:
             wire.cut()
+        pg_wire = self._stack.enter_context(Relay(f"{self.stores.run_dir}/pg/.s.PGSQL.5432"))
         server = Server(
             env={
                 "STORE": "valkey",
                 "VALKEY_URL": f"redis://127.0.0.1:{wire.port}",
-                "DATABASE_URL": self.stores.database_url,
+                "DATABASE_URL": f"postgresql://{PG_USER}@127.0.0.1:{pg_wire.port}/postgres?sslmode=disable",
                 "SECRET": self.secret,
                 "ADMIN_KEY": self.admin_key,
                 "QM_INSTANCE_ID": f"i{number}",
@@ -87,6 +90,7 @@ class Fleet:
         server.admin_key = self.admin_key
         self._stack.enter_context(server)
         self.wires.append(wire)
+        self.pg_wires.append(pg_wire)
         self.instances.append(server)
         return server
 

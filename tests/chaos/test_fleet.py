@@ -146,6 +146,21 @@ async def _answers_at_once(client: httpx.AsyncClient, room: str) -> None:
         median = statistics.median(times)
 
 
+async def one_loses_postgres(fleet: Fleet, storm: Storm) -> None:
+    """Its wire to Postgres is cut; the other instance serves everybody, and refuses nobody."""
+    fleet.pg_wires[0].cut()
+    await asyncio.sleep(2)  # what was under way at that moment may be refused
+    other = fleet.instances[1].url
+    answers = set()
+    async with httpx.AsyncClient(base_url=other, timeout=20) as client:
+        for _ in range(20):
+            answers.add((await client.post("/api/join", json={"roomId": storm.record.room})).status_code)
+            await asyncio.sleep(0.1)
+    fleet.pg_wires[0].mend()
+    assert answers == {200}
+    await more_join(storm)
+
+
 async def leader_is_killed(fleet: Fleet, storm: Storm) -> None:
     """kill -9 of a whole instance; the other one leads after the lease, at latest 2 s later."""
     await until(lambda: len(fleet.leaders()) == 1)
@@ -181,6 +196,7 @@ async def all_are_killed(fleet: Fleet, storm: Storm) -> None:
         postgres_is_killed,
         leader_is_killed,
         wire_is_mute,
+        one_loses_postgres,
         pytest.param(wire_is_cut, marks=slow),
         pytest.param(primary_dies_and_its_replica_too, marks=slow),
         pytest.param(valkey_is_rewound, marks=slow),

@@ -10,6 +10,7 @@ import pytest
 import ujson
 
 from app.core.errors import StorageUnavailable
+from app.core.ids import RoomId
 from app.domain.marks import mark, split_mark
 from app.infrastructure.valkey import Valkey
 from app.services import commit
@@ -62,7 +63,7 @@ def test_it_carries_the_epoch_in_a_mark() -> None:
 
 @pytest.mark.req("ENG-006")
 async def test_it_does_not_wait_when_there_is_nothing_to_commit(waiter: CommitWaiter) -> None:
-    waiter.hear('[["a",1,5,1]]')
+    waiter.hear('{"stored":[["a",1,5,1]],"by":""}')
 
     for nothing_left in (0, mark(1, 5)):
         with pytest.raises(StopIteration) as answered:  # without a single pause, so without asking anybody
@@ -74,12 +75,12 @@ async def test_it_answers_those_up_to_the_watermark(waiter: CommitWaiter, valkey
     first, second, third = (waiting(waiter, seq) for seq in (1, 2, 3))
     await settle()
 
-    await valkey.execute("PUBLISH", fresh_prefix + "ack", ujson.dumps([["a", 1, 2, 1]]))
+    await valkey.execute("PUBLISH", fresh_prefix + "ack", ujson.dumps({"stored": [["a", 1, 2, 1]], "by": ""}))
 
     assert await first
     assert await second
     assert not third.done()
-    waiter.hear("[]")
+    waiter.hear('{"stored":[],"by":""}')
     assert await waiter.wait("a", 1, mark(1, 2)), "known from the last notice"
     third.cancel()
 
@@ -98,7 +99,7 @@ async def test_it_gives_up_at_the_deadline_and_refuses_from_then_on(
     assert not await waiting(waiter, 1)
     assert waiter.refusing()
 
-    waiter.hear(ujson.dumps([["a", 1, 1, 1]]))
+    waiter.hear(ujson.dumps({"stored": [["a", 1, 1, 1]], "by": ""}))
     assert not waiter.refusing()
 
 
@@ -106,11 +107,11 @@ async def test_it_fails_all_and_refuses_until_the_first_good_commit(waiter: Comm
     tasks = [waiting(waiter, 1), waiting(waiter, 5, room="b")]
     await settle()
 
-    waiter.hear('{"failed":"*"}')
+    waiter.hear('{"failed":"*","by":""}')
 
     assert await asyncio.gather(*tasks) == [False, False]
     assert waiter.refusing()
-    waiter.hear("[]")
+    waiter.hear('{"stored":[],"by":""}')
     assert not waiter.refusing()
 
 
@@ -119,7 +120,7 @@ async def test_it_fails_only_the_room_that_cannot_be_stored(waiter: CommitWaiter
     await settle()
 
     waiter.hear('{"failed":[["a",1]]}')
-    waiter.hear('[["b",1,1,1]]')
+    waiter.hear('{"stored":[["b",1,1,1]],"by":""}')
 
     assert not await bad
     assert await good
@@ -127,11 +128,11 @@ async def test_it_fails_only_the_room_that_cannot_be_stored(waiter: CommitWaiter
 
 
 async def test_it_never_takes_a_fact_after_a_rebuild_for_the_lost_one(waiter: CommitWaiter) -> None:
-    waiter.hear('[["a",1,5,1]]')
+    waiter.hear('{"stored":[["a",1,5,1]],"by":""}')
     lost = waiting(waiter, 6)
     await settle()
 
-    waiter.hear('[["a",1,6,2]]')
+    waiter.hear('{"stored":[["a",1,6,2]],"by":""}')
 
     assert not await lost
     assert not await waiting(waiter, 4, epoch=1)
@@ -153,7 +154,7 @@ async def test_it_survives_visitors_who_went_away(waiter: CommitWaiter) -> None:
     gone.cancel()
     await settle()
 
-    waiter.hear('[["a",1,1,1]]')
+    waiter.hear('{"stored":[["a",1,1,1]],"by":""}')
 
     assert await stays
 
@@ -169,3 +170,25 @@ async def test_it_undoes_what_was_not_committed() -> None:
     await committed_or_undone(never(), stands)
     with pytest.raises(StorageUnavailable):
         await committed_or_undone(never(), never)
+
+
+async def test_it_heeds_its_own_drainer_alone_and_goes_on_while_another_stores(
+    waiter: CommitWaiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One instance that has lost its way to Postgres is no outage of the fleet, nor of itself."""
+    monkeypatch.setattr(commit, "OTHERS_SEC", 0.2)
+    waiting = asyncio.ensure_future(waiter.wait(RoomId("a"), 1, mark(1, 7)))
+    await asyncio.sleep(0)
+
+    waiter.hear('{"failed":"*","by":"the other"}')
+    assert (waiter.refusing(), waiting.done()) == (False, False)
+    waiter.hear('{"stored":[["b",1,1,1]],"by":"the other"}')
+    waiter.hear('{"failed":"*","by":""}')
+    assert (waiter.refusing(), waiting.done()) == (False, False)
+    await asyncio.sleep(0.25)
+    waiter.hear('{"failed":"*","by":""}')
+
+    assert waiter.refusing()
+    assert not await waiting
+    waiter.hear('{"stored":[],"by":"the other"}')
+    assert not waiter.refusing()

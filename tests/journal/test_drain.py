@@ -11,7 +11,11 @@ from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.facts import FactType
 from app.infrastructure import drain
+from app.infrastructure.drain import Drainer
 from app.infrastructure.journal import Appended, Batch, Journal
+from app.infrastructure.keys import ack_channel
+from app.infrastructure.leases import DrainLeases
+from app.infrastructure.postgres import Postgres
 from tests.journal.house import House, ticket_numbers, until
 
 
@@ -174,3 +178,30 @@ async def test_it_does_not_let_one_unreadable_outbox_stop_the_others(house: Hous
     assert await house.join_committed("good", 1) is not None
     assert not await house.commits.wait(RoomId("bad"), 1, answer.seq)
     assert not house.commits.refusing()
+
+
+async def test_a_drainer_that_has_lost_its_way_to_postgres_leaves_its_rooms_to_another(house: House) -> None:
+    """It holds no room while its own commits fail, so the facts of all are stored all the same."""
+    away = Postgres("postgresql:///qm?host=/nonexistent")
+    stop = asyncio.Event()
+    running = []
+    for name, postgres in (("lost", away), ("well", house.postgres)):
+        drainer = Drainer(
+            outboxes=house.jobs,
+            journal=Journal(postgres),
+            publish=lambda text: house.valkey.execute("PUBLISH", ack_channel(house.prefix), text),
+            ask_rebuild=lambda room: asyncio.sleep(0),
+            rooms=house.live_rooms,
+            lease=DrainLeases(house.valkey, house.prefix, name).hold,
+            name=name,
+        )
+        running.append(asyncio.ensure_future(drainer.run(stop)))
+        await house.create(name)
+        await asyncio.sleep(0.1)
+
+    answers = [await house.join_committed("lost", who) for who in range(3)]
+
+    assert None not in answers
+    stop.set()
+    await asyncio.gather(*running)
+    await away.close()

@@ -33,7 +33,7 @@ async def test_it_refuses_places_and_admissions_alone_while_the_journal_is_away(
     await site.update(rate_per_minute=0)
     await waiting.join()
     reader, _ = await streamed(waiting)
-    house.commits.hear(b'{"failed":"*"}')
+    house.commits.hear(b'{"failed":"*","by":""}')
 
     refused = [await Browser(site, peer="198.51.100.9").join(), await holder.check(url=PAGE)]
     went_on = [await inside.check(url=PAGE), await waiting.status(), await holder.status()]

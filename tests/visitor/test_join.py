@@ -157,7 +157,7 @@ async def test_it_withdraws_the_place_when_the_commit_fails(idle_house: House, l
 
 async def test_it_refuses_at_once_while_commits_fail(site: Site, browser: Browser) -> None:
     await site.create()
-    site.house.commits.hear(b'{"failed":"*"}')
+    site.house.commits.hear(b'{"failed":"*","by":""}')
 
     answer = await browser.join()
 

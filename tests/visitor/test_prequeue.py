@@ -206,12 +206,12 @@ async def test_it_answers_503_while_the_draw_cannot_be_recorded(idle_house: Hous
     assert await draw_room(idle_house.jobs, DROP) is not None
     assert (await visitor.status("drop")).json["state"] == "scheduled"
 
-    idle_house.commits.hear('{"failed":"*"}')
+    idle_house.commits.hear('{"failed":"*","by":""}')
 
     refused = await visitor.status("drop")
     assert (refused.status, refused.code) == (503, "storage_unavailable")
     await idle_house.drain("drop")
-    idle_house.commits.hear("[]")
+    idle_house.commits.hear('{"stored":[],"by":""}')
     assert (await visitor.status("drop")).json["ticket"] == 1
     await site.stop()
 
