@@ -351,7 +351,7 @@ def test_a_higher_role_may_do_everything_of_the_roles_below_it() -> None:
     for low, high in zip(list(Role), list(Role)[1:], strict=False):
         assert {group for group, may in can(low).items() if may} <= {group for group, may in can(high).items() if may}
     assert set(can(Role.OWNER)) == set(GROUPS)
-    assert [group for group, may in can(Role.MONITOR).items() if may] == ["security"]
+    assert [group for group, may in can(Role.MONITOR).items() if may] == ["reports", "security"]
     assert can(Role.OWNER)["write"]
     assert can(Role.OWNER)["deleteRoom"]
     assert not can(Role.OPERATOR)["deleteRoom"]

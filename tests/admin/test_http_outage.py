@@ -36,7 +36,7 @@ def halted(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.req("ADM-043", "ADM-137")
+@pytest.mark.req("ADM-043", "ADM-137", "ADM-282")
 def test_the_key_reads_health_and_settings_while_valkey_hangs_and_nothing_is_claimed() -> None:
     with Server(env={"VALKEY_TIMEOUT_MS": "300", "ADMIN_AUTH_FAIL_PER_MIN": "5"}, workers=1) as server:
         callers = Callers(server)
@@ -53,7 +53,7 @@ def test_the_key_reads_health_and_settings_while_valkey_hangs_and_nothing_is_cla
             (shown,) = owner("GET", "/api/admin/rooms").json()["rooms"]
             assert (shown["id"], shown["stale"], shown["recovering"]) == ("shop", True, False)
             assert owner("GET", "/api/admin/rooms/shop").json()["room"]["stale"] is True
-            for path in ("audit", "operators", "monitor-tokens", "timeline"):
+            for path in ("audit", "operators", "monitor-tokens", "timeline", "reports"):
                 assert owner("GET", f"/api/admin/{path}").status_code == 200, path
             for path in ("history", "protection"):
                 assert code(owner("GET", f"/api/admin/{path}")) == (503, "storage_unavailable"), path

@@ -142,7 +142,7 @@ def test_anyone_may_sign_out_and_only_a_session_ends_by_it(callers: Callers, tea
 
 @pytest.mark.req("ADM-082", "ADM-083")
 def test_me_tells_each_credential_what_it_is_and_may(team: Team) -> None:
-    rights = {"monitor": {"security"}}
+    rights = {"monitor": {"security", "reports"}}
     rights["viewer"] = rights["monitor"] | {"visitors", "audit", "diagnostics", "alerts"}
     rights["operator"] = rights["viewer"] | {"write", "links"}
     rights["owner"] = rights["operator"] | {"deleteRoom", "operators", "inline", "shutdown"}

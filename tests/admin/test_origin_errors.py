@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ class Instance:
     """A web worker that forwards."""
 
     def __init__(self, process: Process) -> None:
-        self.counts = InlineCounts()
+        self.counts = InlineCounts(Counter(), None)
         self.tally = Tally(
             counts=VisitorCounts(),
             engine=EngineCounts(process.prefix, LuaLoader(process.valkey)),
