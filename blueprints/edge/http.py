@@ -21,7 +21,7 @@ from app.core.errors import BadRequest, BodyTooLarge
 from app.core.log import REQUEST_ID
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Phase
-from blueprints.edge.head import BLOCK_MAX_BYTES, Head, head_end, parse_head
+from blueprints.edge.head import BLOCK_MAX_BYTES, Head, head_end, request_line
 from blueprints.edge.inline.exchange import AnswerOver
 from blueprints.edge.meter import OTHER
 from blueprints.edge.reply import HotReply, render
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from app.domain.inline.hosts import InlineHost
     from blueprints.edge.hot import HotHandler
     from blueprints.edge.protocol import EdgeProtocol
+    from blueprints.edge.reading import Reading
     from blueprints.edge.request import HotRequest
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -45,10 +46,12 @@ DRAIN_MAX_BYTES: Final = 64 * 1024
 class EdgeHttp(Http):
     """The requests of one connection."""
 
-    __slots__ = ("head", "inline", "is_page", "is_refused", "owes_continue")
+    __slots__ = ("head", "inline", "is_page", "is_refused", "owes_continue", "reading")
 
     protocol: EdgeProtocol
     head: Head | None
+    reading: Reading
+    """What the header lines of ``head`` say; other requests share it."""
     request_body: Any
     """True, ``"chunked"``, or None once all of it was read."""
     is_refused: bool
@@ -108,7 +111,11 @@ class EdgeHttp(Http):
                 is_timed = True
                 protocol.expect_head()
             await self._receive_more()
-        head = parse_head(bytes(buffer[:end]))
+        block = bytes(buffer[:end])
+        first, _, rest = block.partition(b"\r\n")
+        line = request_line(first)
+        self.reading = protocol.read_fields(rest, line[2])
+        head = Head(block, line, self.reading.fields)
         del buffer[: end + 4]
         protocol.expect_handler()
         return head
@@ -118,7 +125,7 @@ class EdgeHttp(Http):
         edge = protocol.edge
         self.keep_alive = head.keep_alive and not protocol.is_stopping
         self.head_only = head.method == "HEAD"
-        client = protocol.client_of(head)
+        client = self.reading.client
         if edge.index is not None and (host := edge.index.find(head.headers.get(b"host"))) is not None:
             assert edge.front is not None
             self.inline = host
@@ -137,7 +144,7 @@ class EdgeHttp(Http):
         self._open_body(head)
         handler = protocol.edge.hot.find(head.method, head.path)
         if handler is not None:
-            await self._serve_hot(head, client, handler)
+            await self._serve_hot(head, handler)
         else:
             edge = protocol.edge
             edge.gate.let_to_route(client, head, self.inline, is_any_inline=edge.index is not None)
@@ -173,10 +180,10 @@ class EdgeHttp(Http):
         answer = render(reply, request_id=request_id, keep_alive=self.keep_alive, head_only=is_bare, budget=None)
         await self.protocol.send(answer)  # type: ignore[no-untyped-call]
 
-    async def _serve_hot(self, head: Head, client: Client, handler: HotHandler) -> None:
+    async def _serve_hot(self, head: Head, handler: HotHandler) -> None:
         protocol = self.protocol
         body = b"".join([part async for part in self])
-        request = protocol.hot_request(head, client, body, self.inline)
+        request = protocol.hot_request(head, self.reading, body, self.inline)
         self.stage = Stage.HANDLER
         running = protocol.loop.create_task(self._answer_hot(request, handler))
         protocol.edge.running.add(running)

@@ -17,7 +17,7 @@ from sanic.http import Stage
 from sanic.models.server_types import ConnInfo
 
 from app.core.errors import QmError
-from app.domain.client_address import Client, Note
+from app.domain.client_address import Note
 from app.domain.inline.hosts import InlineHost
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
@@ -225,9 +225,8 @@ class EdgeProtocol(Deadlines):
             self.recv_buffer.clear()
             self.data_received(data)
 
-    def hot_request(self, head: Head, client: Client, body: bytes, inline: InlineHost | None) -> HotRequest:
+    def hot_request(self, head: Head, reading: Reading, body: bytes, inline: InlineHost | None) -> HotRequest:
         """A request of a hot route that came through the connection's task, below /__qm of ``inline`` or as it is."""
-        reading = Reading(head, client)
         request = HotRequest(head.method, head.path.decode("latin-1"), head.query, reading, body, self.edge.ids.next())
         request.inline = inline
         return request
@@ -269,9 +268,9 @@ class EdgeProtocol(Deadlines):
             budget=request.budget,
         )
 
-    def client_of(self, head: Head) -> Client:
-        """Who sent a request with this head."""
-        return self.edge.resolver.resolve(self._peer, head.headers, declared=self._is_declared, tls=self._tls)
+    def read_fields(self, block: bytes, minor: int) -> Reading:
+        """Reading of the header lines of a request that came through the connection's task."""
+        return self.edge.readings.read(block, minor, self._peer, declared=self._is_declared, tls=self._tls)
 
     @property
     def is_half_closed(self) -> bool:

@@ -35,8 +35,16 @@ def visitor_of(request: HotRequest, room_id: str, token: str | None, doors: tupl
 
 
 def visitor_in(reading: Reading, room_id: str) -> Visitor:
-    """What a request's header lines present for a room: cookies alone (INL-076)."""
-    return _visitor_of(reading, room_id, None, ())
+    """What a request's header lines present for a room: cookies alone (INL-076).
+
+    A page has a hundred files, so the visitor is kept with its header lines.
+    """
+    key = (visitor_in, room_id)
+    visitor: Visitor | None = reading.memo.get(key)
+    if visitor is None:
+        visitor = _visitor_of(reading, room_id, None, ())
+        reading.conclude(key, visitor)
+    return visitor
 
 
 def refuse_other_host(inline: InlineHost | None, room_id: str | None) -> None:

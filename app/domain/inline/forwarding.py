@@ -62,16 +62,16 @@ class Hop:
         return cls(marks[0], marks, is_behind_edge)
 
 
-def request_head(
-    line: bytes, block: bytes, headers: dict[bytes, bytes], client: Client, hop: Hop, *, upgrade: Sequence[bytes] = ()
+def request_fields(
+    block: bytes, headers: dict[bytes, bytes], client: Client, hop: Hop, *, upgrade: Sequence[bytes] = ()
 ) -> bytes:
-    """The head for the origin, with its empty line.
+    """The header lines for the origin, with the empty line; they rest on nothing but the visitor's own.
 
-    ``line``: method and target; ``block``: the visitor's header lines without the line end of the last one, read
+    ``block``: the visitor's header lines without the line end of the last one, read
     strictly before; ``headers``: the same by lower-case name; ``upgrade``: protocols to ask for.
     """
     named = _named(headers.get(b"connection"))
-    parts = [line, b" HTTP/1.1\r\n"]
+    parts: list[bytes] = []
     position = 0
     block += b"\r\n"
     if named:

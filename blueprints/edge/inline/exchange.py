@@ -15,7 +15,7 @@ from sanic.http import Stage
 
 from app.domain.inline.answers import AnswerHead, AnswerReader, Framing
 from app.domain.inline.failures import Failure, OriginFailed
-from app.domain.inline.forwarding import Added, Hop, answer_head, request_head
+from app.domain.inline.forwarding import Added, Hop, answer_head, request_fields
 from app.domain.inline.hosts import InlineHost
 from app.services.origin_choice import OriginChoice, OriginLink
 from blueprints.edge.inline.sweeper import Sweeper
@@ -81,9 +81,7 @@ class Exchange:
         self._added = added
         self._upgrade = upgrade
         line, _, block = head.block.partition(b"\r\n")
-        self._request = request_head(
-            line.rpartition(b" ")[0], block, head.headers, client, forwarder.hop, upgrade=upgrade
-        )
+        self._request = b"%b HTTP/1.1\r\n%b" % (line.rpartition(b" ")[0], self._fields(block, client))
         self._link: OriginLink | None = None
         self._reader = AnswerReader(self, head.method)
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -103,6 +101,16 @@ class Exchange:
         """Status of the app's answer, 0 before its head has come."""
         head = self._reader.head
         return 0 if head is None else head.status
+
+    def _fields(self, block: bytes, client: Client) -> bytes:
+        """The header lines for the origin, kept with the visitor's, which come again with every file of a page."""
+        reading = self._http.reading
+        fields: bytes | None = reading.memo.get(request_fields)
+        if fields is None:
+            hop = self._forwarder.hop
+            fields = request_fields(block, self._head.headers, client, hop, upgrade=self._upgrade)
+            reading.conclude(request_fields, fields)
+        return fields
 
     @property
     def is_over(self) -> bool:

@@ -26,7 +26,6 @@ from blueprints.edge.deadlines import Phase
 from blueprints.edge.gate import Full, Gate
 from blueprints.edge.inline.answers import InlineAnswers
 from blueprints.edge.inline.exchange import Exchange, Forwarder
-from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply
 from blueprints.visitor.request_reading import visitor_in
 
@@ -120,9 +119,8 @@ class InlineFront:
     async def _pass_gate(
         self, http: EdgeHttp, head: Head, client: Client, host: InlineHost, url: str, upgrade: list[bytes]
     ) -> None:
-        reading = Reading(head, client)
         is_forced = has_override(head.headers)
-        present = partial(visitor_in, reading)
+        present = partial(visitor_in, http.reading)
         decision = await self._gate.decide(host, client, url, present, is_forced=is_forced)
         if isinstance(decision, Forward):
             await self._forward(http, head, client, host, decision, upgrade)
