@@ -317,7 +317,7 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             assert answers[2].header("retry-after")
             assert [client.ask(call).status for _ in range(3)] == [503, 503, 503]
         health = front.admin("GET", "health", **edge)[1]
-        assert health["edge"]["refusedTotal"] == 18
+        assert health["edge"]["refusedTotal"] == 21
         warnings = {warning["code"]: warning for warning in health["configWarnings"]}
         assert "console_host_withheld" in warnings
         timeout = next(one for one in health["configWarnings"] if one["variable"] == "PROXY_TIMEOUT_MS")
