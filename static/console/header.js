@@ -7,7 +7,9 @@ import { alarm, lock, mark, plus } from "./icons.js";
 import { focusRoom } from "./keyboard.js";
 import { Menu } from "./menu.js";
 import { Tip } from "./tip.js";
+import { openPanel } from "./panels.js";
 import { openRoomForm } from "./room_form.js";
+import { Share } from "./share.js";
 
 /** `ADMIN_KEY`, or `Night ops · operator`, or `… · read only` (CON-015, CON-222). */
 export function Who() {
@@ -42,6 +44,7 @@ export function Header() {
       <div class="bar-badges"><${Incident} /><${Insecure} /></div>
       <${Who} />
       <${Menu} />
+      ${may("links") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Share)}>${t("share")}</button>`}
       ${may("write") && html`<button type="button" class="button" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
     </header>
   `;

@@ -4,10 +4,12 @@ import { html } from "./html.js";
 import { setLanguage, t } from "./i18n.js";
 import { language, nextTheme, theme } from "./prefs.js";
 import { linkToken } from "./link.js";
-import { signOut } from "./session.js";
+import { may, signOut } from "./session.js";
 import { refused, toast } from "./toasts.js";
 import { chevron } from "./icons.js";
 import { moveInMenu } from "./keyboard.js";
+import { openPanel } from "./panels.js";
+import { Access } from "./access.js";
 import { Who } from "./header.js";
 
 const LANGUAGE_NAMES = { en: "English", th: "ไทย" };
@@ -23,6 +25,7 @@ function Entries() {
     <li role="none"><button type="button" role="menuitem" tabindex="-1" onClick=${act}><span>${text}</span><span class="menu-value">${value}</span></button></li>
   `;
   return html`
+    ${may("audit") && entry(t("access"), () => openPanel(Access))}
     ${entry(t("menu.language"), otherLanguage, LANGUAGE_NAMES[language.value])}
     ${entry(t("menu.theme"), nextTheme, t(`theme.${theme.value}`))}
     ${!linkToken && html`<li role="none" class="menu-line"></li>`}

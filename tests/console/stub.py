@@ -25,7 +25,9 @@ from tests.console.rooms import new_room, sample_rooms
 
 KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
-CAN = {"write": True, "deleteRoom": True, "inline": True}
+CAN = {
+    "write": True, "deleteRoom": True, "inline": True, "links": True, "audit": True, "operators": True,
+}  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -43,6 +45,8 @@ class State:
         self.links = {LINK}
         self.link_tickets: set[str] = set()
         self.by_link: list[str] = []
+        self.shared: dict[str, dict[str, Any]] = {}
+        self.people: dict[str, dict[str, Any]] = {}
         self.refuse: dict[str, Any] | None = None
         self.delay = 0.0
         self.silent = False
@@ -126,6 +130,10 @@ async def _credential(request: Request) -> response.HTTPResponse | None:
         return refuse(403, "csrf_required", "This change needs the X-QM-CSRF header from the console's own page.")
     if state.unsure:
         return refuse(503, "storage_unavailable", "The credential cannot be checked.", retryAfterSec=5)
+    if request.method != "GET" and ("/operators" in request.path or "/monitor-tokens" in request.path):
+        state.sent.append([request.path.removeprefix("/api/admin"), request.json or {}])
+        if state.refuse:
+            return refuse(**state.refuse)
     if request.method != "GET" and "/rooms" in request.path:
         state.sent.append([request.path.removeprefix("/api/admin"), request.json])
         await asyncio.sleep(state.delay)
@@ -300,6 +308,81 @@ async def upsert(request: Request) -> response.HTTPResponse:
     return response.json(
         {"room": room, "created": True, "changed": list(values), "ignoredFields": [], "warnings": state.warnings}
     )
+
+
+def link_answer(link: dict[str, Any], status: int = 200) -> response.HTTPResponse:
+    token = "token." + link["id"]
+    return response.json({"link": link, "token": token, "url": f"https://q.example/#monitor={token}"}, status=status)
+
+
+@app.get("/api/admin/monitor-tokens")
+async def list_links(_: Request) -> response.HTTPResponse:
+    links = list(state.shared.values())[::-1]
+    live = sum(link["state"] == "live" for link in links)
+    return response.json({"links": links, "live": live, "ttlSec": 604_800})
+
+
+@app.post("/api/admin/monitor-tokens")
+async def mint_link(request: Request) -> response.HTTPResponse:
+    ident = f"m_{len(state.shared):08x}"
+    link = {
+        "id": ident, "label": request.json.get("label", ""), "createdAt": state.now(), "createdBy": "ADMIN_KEY",
+        "createdById": None, "expiresAt": state.now() + 604_800_000, "revokedAt": None, "revokedBy": None,
+        "state": "live", "lastUsedAt": None,
+    }  # fmt: skip
+    state.shared[ident] = link
+    return link_answer(link, 201)
+
+
+@app.post("/api/admin/monitor-tokens/<ident:str>/reveal")
+async def reveal_link(_: Request, ident: str) -> response.HTTPResponse:
+    return link_answer(state.shared[ident])
+
+
+@app.delete("/api/admin/monitor-tokens")
+async def revoke_links(_: Request) -> response.HTTPResponse:
+    for link in state.shared.values():
+        link["state"] = "revoked"
+    return response.json({"ok": True, "revoked": len(state.shared)})
+
+
+@app.delete("/api/admin/monitor-tokens/<ident:str>")
+async def revoke_link(_: Request, ident: str) -> response.HTTPResponse:
+    state.shared[ident]["state"] = "revoked"
+    return response.json({"ok": True, "revoked": 1})
+
+
+@app.get("/api/admin/operators")
+async def list_operators(_: Request) -> response.HTTPResponse:
+    return response.json({"operators": list(state.people.values())})
+
+
+@app.post("/api/admin/operators")
+async def make_operator(request: Request) -> response.HTTPResponse:
+    ident = f"{len(state.people):08x}"
+    person = {
+        "id": ident, "name": request.json["name"], "role": request.json["role"], "createdAt": state.now(),
+        "createdBy": "ADMIN_KEY", "lastUsedAt": None, "lastUsedIp": None, "revokedAt": None, "revokedBy": None,
+        "liveLinks": 2,
+    }  # fmt: skip
+    state.people[ident] = person
+    return response.json({"operator": person, "key": f"qmo_{ident}_secret", "shownOnce": True}, status=201)
+
+
+@app.post("/api/admin/operators/<ident:str>")
+async def change_operator(request: Request, ident: str) -> response.HTTPResponse:
+    state.people[ident].update(request.json)
+    return response.json({"operator": state.people[ident], "changed": list(request.json)})
+
+
+@app.delete("/api/admin/operators/<ident:str>")
+async def end_operator(request: Request, ident: str) -> response.HTTPResponse:
+    person = state.people[ident]
+    if request.args.get("purge"):
+        del state.people[ident]
+        return response.json({"ok": True, "operator": person, "purged": True, "linksRevoked": 0})
+    person["revokedAt"] = state.now()
+    return response.json({"ok": True, "operator": person, "linksRevoked": 2})
 
 
 @app.post("/stub/reset")

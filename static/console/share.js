@@ -1,0 +1,89 @@
+/** The Share monitor sheet: links that let others watch, minted, copied and taken back (CON-152 … CON-160). */
+import { useRef, useState } from "preact/hooks";
+import { html } from "./html.js";
+import { t } from "./i18n.js";
+import { ask } from "./api.js";
+import { wait } from "./format.js";
+import { moment, Problem, useAnswer } from "./listing.js";
+import { openPanel } from "./panels.js";
+import { announce, refused } from "./toasts.js";
+import { Confirm, Panel } from "./dialogs.js";
+
+const DAY_SEC = 86_400;
+
+const FACTS = { live: "share.facts", revoked: "share.revoked", expired: "share.expired" };
+
+const life = (sec) => (sec >= DAY_SEC ? t("share.days", { n: Math.round(sec / DAY_SEC) }) : wait(sec));
+
+/** The address in a field whose text can be selected; copied where the browser lets us, else selected (CON-153). */
+function Address({ url, byHand }) {
+  const select = (field) => field && byHand && field.select();
+  return html`
+    <div class="entry-address"><input class="mono" ref=${select} readonly value=${url} aria-label=${t("share.address")} onFocus=${(event) => event.currentTarget.select()} />
+      <p class="note">${byHand ? t("link.byhand") : t("link.copied")}</p></div>
+  `;
+}
+
+function Entry({ link, shown, copy, revoke }) {
+  const isLive = link.state === "live";
+  const facts = { who: link.createdBy, made: moment(link.createdAt), ends: moment(link.expiresAt), used: moment(link.lastUsedAt) };
+  return html`
+    <li class=${isLive ? "entry" : "entry entry-over"}>
+      <p><b>${link.label || link.id}</b><span>${t(FACTS[link.state], facts)}</span></p>
+      ${isLive && html`<span class="entry-acts">
+        <button type="button" class="button" aria-label=${t("share.copy.of", { name: link.label || link.id })} onClick=${copy}>${t("share.copy")}</button>
+        <button type="button" class="button" aria-label=${t("share.revoke.of", { name: link.label || link.id })} onClick=${revoke}>${t("share.revoke")}</button>
+      </span>`}
+      ${shown && html`<${Address} ...${shown} />`}
+    </li>
+  `;
+}
+
+export function Share({ panelId }) {
+  const { answer, problem, load } = useAnswer("/monitor-tokens");
+  const [shown, setShown] = useState(null);
+  const field = useRef(null);
+  const present = async (made) => {
+    let byHand = false;
+    try {
+      await navigator.clipboard.writeText(made.url);
+      announce(t("link.copied"));
+    } catch {
+      byHand = true;
+    }
+    setShown({ id: made.link.id, url: made.url, byHand });
+    await load();
+  };
+  const attempt = (act) => act().then(present).catch((refusal) => (refused(t("share.failed"), refusal), load()));
+  const mint = (event) => {
+    event.preventDefault();
+    const label = field.current.value.trim();
+    field.current.value = "";
+    attempt(() => ask("POST", "/monitor-tokens", label ? { label } : {}));
+  };
+  const revoke = (title, path) =>
+    openPanel(Confirm, { title, body: t("share.revoke.body"), keep: t("keep"), act: t("share.revoke"), bad: true, run: () => ask("DELETE", path), after: load });
+  const links = answer?.links ?? [];
+  const order = [...links.filter((link) => link.state === "live"), ...links.filter((link) => link.state !== "live")];
+  return html`
+    <${Panel} panelId=${panelId} kind="sheet" title=${t("share")}>
+      ${() => html`
+        <div class="panel-body">
+          <p class="box-body">${t("share.what")}</p>
+          <${Problem} text=${problem} again=${load} />
+          ${answer && answer.live === 0 && html`<p class="entries-none">${t("share.none")}</p>`}
+          <ul class="entries">${order.map((link) => html`
+            <${Entry} key=${link.id} link=${link} shown=${shown?.id === link.id && shown} copy=${() => attempt(() => ask("POST", `/monitor-tokens/${link.id}/reveal`))}
+              revoke=${() => revoke(t("share.revoke.title", { name: link.label || link.id }), `/monitor-tokens/${link.id}`)} />
+          `)}</ul>
+        </div>
+        <form class="panel-foot entry-form" onSubmit=${mint}>
+          <label>${t("share.label")}<input ref=${field} type="text" maxlength="80" autocomplete="off" /></label>
+          <button type="submit" class="fill">${t("share.mint")}</button>
+          ${answer?.live > 1 && html`<button type="button" class="button" onClick=${() => revoke(t("share.all.title"), "/monitor-tokens")}>${t("share.all")}</button>`}
+          <p>${answer && t("share.ends", { n: life(answer.ttlSec) })}</p>
+        </form>
+      `}
+    <//>
+  `;
+}

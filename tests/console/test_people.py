@@ -1,0 +1,167 @@
+"""The sheets Share monitor and Access: links and keys are given, copied and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import Stub
+
+pytestmark = pytest.mark.browser
+
+
+def opened(page: Page, name: str) -> Locator:
+    """The sheet of this name, opened from the bar or the menu."""
+    if name == "Access":
+        page.get_by_role("button", name="Console").click()
+        page.get_by_role("menuitem", name="Access").click()
+    else:
+        page.get_by_role("button", name=name).click()
+    sheet = page.get_by_role("dialog", name=name)
+    expect(sheet).to_be_visible()
+    return sheet
+
+
+def minted(sheet: Locator, label: str) -> None:
+    sheet.get_by_label("For whom").fill(label)
+    sheet.get_by_role("button", name="Mint a new link").click()
+    expect(sheet.get_by_role("button", name=f"Copy the link {label}")).to_be_visible()
+
+
+@pytest.mark.req("CON-152", "CON-153", "CON-154", "CON-155", "CON-158", "CON-159")
+def test_it_shows_links_first_and_gives_the_same_one_again(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in(permissions=[])
+    sheet = opened(page, "Share monitor")
+    expect(sheet.get_by_text("No link works at present.")).to_be_visible()
+    assert stub.sent("/monitor-tokens") == [], "opening makes none"
+    expect(sheet.get_by_text("a second link does not end the first")).to_be_visible()
+    expect(sheet.get_by_text("no visitors, no audit trail, no operators, no internal addresses")).to_be_visible()
+    expect(sheet.get_by_text("Links end by themselves after 7 days. Revoking acts at once.")).to_be_visible()
+
+    minted(sheet, "Agency")
+    field = sheet.get_by_label("Address of the link")
+    expect(field).to_have_value("https://q.example/#monitor=token.m_00000000")
+    page.keyboard.press("Escape")
+    sheet = opened(page, "Share monitor")
+    expect(sheet.get_by_label("Address of the link")).to_have_count(0)
+    sheet.get_by_role("button", name="Copy the link Agency").click()
+
+    expect(sheet.get_by_label("Address of the link")).to_have_value("https://q.example/#monitor=token.m_00000000")
+    assert stub.sent("/monitor-tokens") == [{"label": "Agency"}]
+    assert len(stub.sent("/monitor-tokens/m_00000000/reveal")) == 1
+
+
+@pytest.mark.req("CON-153")
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_it_copies_the_address_or_selects_it_and_says_so(signed_in: Callable[..., Page], is_allowed: bool) -> None:
+    page = signed_in(permissions=["clipboard-read", "clipboard-write"])
+    if not is_allowed:
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')) }")
+    sheet = opened(page, "Share monitor")
+
+    minted(sheet, "Agency")
+
+    address = "https://q.example/#monitor=token.m_00000000"
+    if is_allowed:
+        expect(sheet.get_by_text("Copied", exact=True)).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == address
+    else:
+        expect(sheet.get_by_text("The browser refused the clipboard.")).to_be_visible()
+        assert page.evaluate("getSelection().toString()") == address
+
+
+@pytest.mark.req("CON-156", "CON-157")
+def test_it_revokes_one_or_all_and_shows_what_is_over(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    sheet = opened(page, "Share monitor")
+    for label in ("one", "two", "three"):
+        minted(sheet, label)
+    row = sheet.get_by_role("listitem").filter(has_text="two")
+    expect(row).to_contain_text("by ADMIN_KEY · made")
+    expect(row).to_contain_text("ends")
+    expect(row).to_contain_text("last used never")
+
+    row.get_by_role("button", name="Revoke two").click()
+    page.get_by_role("dialog", name="Revoke the link two?").get_by_role("button", name="Revoke").click()
+    expect(row).to_contain_text("revoked")
+    expect(row.get_by_role("button")).to_have_count(0)
+    expect(sheet.get_by_role("listitem").last).to_contain_text("two")
+    sheet.get_by_role("button", name="Revoke all").click()
+    page.get_by_role("dialog", name="Revoke all links?").get_by_role("button", name="Revoke").click()
+
+    expect(sheet.get_by_role("button", name="Copy the link")).to_have_count(0)
+    expect(sheet.get_by_text("No link works at present.")).to_be_visible()
+
+
+@pytest.mark.req("CON-160")
+def test_sheets_are_there_for_whoever_may(signed_in: Callable[..., Page], stub: Stub) -> None:
+    stub.set(can={"audit": True})
+    page = signed_in()
+    expect(page.get_by_role("button", name="Share monitor")).to_have_count(0)
+
+    sheet = opened(page, "Access")
+
+    expect(sheet.get_by_role("button", name="Issue a key")).to_have_count(0)
+
+
+@pytest.mark.req("CON-203")
+def test_it_shows_a_new_key_once_and_closes_by_its_own_button(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    sheet = opened(page, "Access")
+    expect(sheet.get_by_text("There is no SSO and no second factor.")).to_be_visible()
+    sheet.get_by_label("Name").fill("Night ops")
+    sheet.get_by_label("Role", exact=True).select_option("viewer")
+    sheet.get_by_role("button", name="Issue a key").click()
+
+    box = page.get_by_role("dialog", name="Key of Night ops")
+    expect(box.get_by_text("shown only this once")).to_be_visible()
+    expect(box.get_by_role("textbox")).to_have_value("qmo_00000000_secret")
+    page.keyboard.press("Escape")
+    page.mouse.click(5, 5)
+    expect(box).to_be_visible()
+    box.get_by_role("button", name="Copy").click()
+    box.get_by_role("button", name="I have kept it").click()
+
+    expect(box).to_have_count(0)
+    assert "qmo_00000000_secret" not in page.content()
+    assert stub.sent("/operators") == [{"name": "Night ops", "role": "viewer"}]
+    expect(sheet.get_by_role("listitem")).to_contain_text("viewer · issued")
+
+
+@pytest.mark.req("CON-111", "CON-204", "CON-205")
+def test_it_revokes_an_operator_with_his_links_and_removes_one(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    sheet = opened(page, "Access")
+    sheet.get_by_label("Name").fill("Night ops")
+    sheet.get_by_role("button", name="Issue a key").click()
+    page.get_by_role("button", name="I have kept it").click()
+    sheet.get_by_label("Role of Night ops").select_option("owner")
+    expect(sheet.get_by_role("listitem")).to_contain_text("owner · issued")
+
+    sheet.get_by_role("button", name="Revoke Night ops").click()
+    box = page.get_by_role("dialog", name="Revoke Night ops?")
+    expect(box).to_contain_text("Monitor links that will be closed: 2.")
+    expect(box.get_by_role("button", name="Keep")).to_be_focused()
+    box.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Monitor links closed: 2").first).to_be_visible()
+    expect(sheet.get_by_role("button", name="Remove Night ops")).to_be_hidden()
+    sheet.get_by_text("Revoked (1)").click()
+    sheet.get_by_role("button", name="Remove Night ops").click()
+    page.get_by_role("dialog", name="Remove Night ops?").get_by_role("button", name="Remove").click()
+
+    expect(sheet.get_by_text("Revoked (1)")).to_have_count(0)
+    assert stub.sent("/operators/00000000")[0] == {"role": "owner"}
+
+
+def test_it_says_what_could_not_be_read_and_tries_again(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    stub.set(unsure=True)
+    sheet = opened(page, "Access")
+    expect(sheet.get_by_role("alert")).to_be_visible()
+
+    stub.set(unsure=False)
+    sheet.get_by_role("button", name="Try again").click()
+
+    expect(sheet.get_by_role("alert")).to_have_count(0)
