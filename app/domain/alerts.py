@@ -62,6 +62,7 @@ _KINDS: Final = (
     Kind("valkey_policy", Severity.CRITICAL),
     Kind("valkey_memory", Severity.WARNING),
     Kind("instance_lost", Severity.WARNING),
+    Kind("connector_locked", Severity.CRITICAL, waits=False),
     Kind("test", Severity.INFO, waits=False),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.event: kind for kind in _KINDS}

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 FAILURE_WINDOW_MS: Final = 60_000
+CONNECTOR_MS: Final = 600_000
+"""How long an address counts as a connector's after a right PUBLIC_API_KEY came from it (CFG-231)."""
 
 _COUNT: Final = """
 local n = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -55,6 +57,14 @@ class AdminStore:
         number, left_ms = await self._valkey.execute("EVAL", _COUNT, 1, key, 1, FAILURE_WINDOW_MS)
         return int(number), max(0, int(left_ms))
 
+    async def note_connector(self, address: bytes) -> None:
+        """A right PUBLIC_API_KEY came from ``address``."""
+        await self._valkey.execute("SET", self._connector_key(address), 1, "PX", CONNECTOR_MS)
+
+    async def is_connector(self, address: bytes) -> bool:
+        """Tell whether one came from there within the last ten minutes."""
+        return bool(await self._valkey.execute("EXISTS", self._connector_key(address)))
+
     async def put_ticket(self, ticket: str, value: bytes, ttl_ms: int) -> None:
         """Keep ``value`` for the one use of ``ticket``."""
         await self._valkey.execute("SET", self._ticket_key(ticket), value, "PX", ttl_ms)
@@ -74,6 +84,9 @@ class AdminStore:
             return set()
         found = await self._valkey.execute("MGET", *map(self._session_key, session_ids))
         return {session_id for session_id, mark in zip(session_ids, found, strict=True) if mark is not None}
+
+    def _connector_key(self, address: bytes) -> str:
+        return f"{self._base}connector:{address.hex()}"
 
     def _ticket_key(self, ticket: str) -> str:
         return f"{self._base}sse:{hashlib.sha256(ticket.encode()).hexdigest()}"

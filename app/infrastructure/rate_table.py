@@ -45,7 +45,7 @@ COUNTERS: Final = (
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""
 
-LISTS: Final = ("undeclared", "short_chain", "edge_refused", "bad_tokens")
+LISTS: Final = ("undeclared", "short_chain", "edge_refused", "bad_tokens", "locked_connectors")
 """Short lists of addresses; see ``shared_notes.PeerList``."""
 
 TRACES: Final = ("asks", "places")
@@ -68,7 +68,7 @@ _FIRST_COUNTER: Final = 64
 LIST_ENTRIES: Final = 20
 LIST_WORDS: Final = 3
 """Words of one entry: when it was last written, and the two halves of the address."""
-_FIRST_LIST: Final = 256
+_FIRST_LIST: Final = 192
 _LOW_64: Final = (1 << 64) - 1
 _WIDE_KEY_BYTES: Final = 6
 

@@ -61,13 +61,17 @@ class FleetSight:
     every_ms: int
     tokens: TokensPast = field(default_factory=TokensPast)
 
-    async def look(self, open_events: Collection[str]) -> tuple[list[Trouble], set[str]]:
+    async def read(self) -> Fleet:
+        """What the instances tell of themselves. Raises StorageUnavailable."""
+        return await self.records.read()
+
+    async def look(self, fleet: Fleet, open_events: Collection[str]) -> tuple[list[Trouble], set[str]]:
         """What is wrong, and the events of which nothing can be said. Raises StorageUnavailable.
 
         ``open_events``: those that fire now.
         """
         view = FleetView(
-            fleet=await self.records.read(),
+            fleet=fleet,
             reports=await self.records.storage_reports(),
             every_ms=self.every_ms,
             policy=self.book.text("valkey_policy"),
@@ -156,6 +160,10 @@ def _edge_words(bad: Sequence[InstanceRecord], names: str) -> str:
     )
 
 
+def _connector_words(bad: Sequence[InstanceRecord], _: str) -> str:
+    return str(bad[0].figures.get("connectorWords") or "a connector is locked out: it lets visitors through unqueued")
+
+
 _Judge = Callable[[InstanceRecord, int], bool]
 _Words = Callable[[Sequence[InstanceRecord], str], str]
 _OF_INSTANCES: Final[dict[str, tuple[_Judge, _Words]]] = {
@@ -163,6 +171,7 @@ _OF_INSTANCES: Final[dict[str, tuple[_Judge, _Words]]] = {
     "connection_limit": (lambda one, _: bool(one.figures.get("isFull")), _full_words),
     "proxy_undeclared": (lambda one, _: bool(one.figures.get("undeclaredPeers")), _undeclared_words),
     "edge_mismatch": (_off_edge, _edge_words),
+    "connector_locked": (lambda one, _: bool(one.figures.get("lockedConnectors")), _connector_words),
 }
 
 

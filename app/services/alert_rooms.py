@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.domain.alerts import Trouble
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import RoomFigures
+from app.services.origin_watch import Met
 from app.services.room_object import RoomView
 
 MINUTE_MS: Final = 60_000
@@ -99,6 +100,8 @@ class Look:
     now: int
     surge_min: int
     surge_factor: int
+    met: Met | None = None
+    """What visitors of an inline room met at its site within the last minute; None = nothing is known."""
 
     @property
     def name(self) -> str:
@@ -176,7 +179,13 @@ def _target_down(look: Look) -> str | None:
 
 
 def _origin_down(look: Look) -> str | None:
-    return _site_down(look) if look.view.room.config.is_inline else None
+    """What visitors meet outweighs the knocks: one may be answered while every real page fails (OBS-048)."""
+    if not look.view.room.config.is_inline:
+        return None
+    met = look.met
+    if met is not None and met.is_down:
+        return f"{met.failed} of {met.proxied} requests failed at the site behind the room in the last minute"
+    return _site_down(look)
 
 
 def _site_down(look: Look) -> str | None:

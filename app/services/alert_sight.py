@@ -22,6 +22,7 @@ from app.infrastructure.refused_checks import refused_checks
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.alert_fleet import FleetSight
 from app.services.alert_rooms import Look, Past, recovering, troubles_of
+from app.services.origin_watch import Met, of_fleet
 from app.services.room_object import RoomView
 from app.services.sites import Sites
 
@@ -67,8 +68,9 @@ class AlertSight:
 
     async def look(self, now: int, open_events: Collection[str]) -> Seen:
         """Look once. ``open_events``: those that fire now."""
-        seen = await self._rooms.look(now)
-        troubles, seen.blind = await self._fleet.look(open_events)
+        fleet = await self._fleet.read()
+        seen = await self._rooms.look(now, of_fleet({}, fleet.live))
+        troubles, seen.blind = await self._fleet.look(fleet, open_events)
         seen.troubles += troubles
         return seen
 
@@ -90,13 +92,13 @@ class RoomSight:
         """Go on from what an earlier leader remembered."""
         self._past = {room_id: Past.from_json(raw) for room_id, raw in remembered.items()}
 
-    async def look(self, now: int) -> Seen:
-        """Look at all rooms."""
+    async def look(self, now: int, met: Mapping[str, Met]) -> Seen:
+        """Look at all rooms. ``met``: what visitors of inline rooms met at their sites."""
         seen, rooms = Seen(knows_rooms=self._rooms.is_loaded), self._rooms.all()
         for start in range(0, len(rooms), ROOMS_A_TRIP):
             part = rooms[start : start + ROOMS_A_TRIP]
             try:
-                await self._look_at(part, seen, now)
+                await self._look_at(part, seen, now, met)
             except StorageUnavailable:
                 raise
             except Exception:
@@ -110,7 +112,7 @@ class RoomSight:
                 seen.remembered[room_id] = None
         return seen
 
-    async def _look_at(self, rooms: Sequence[Room], seen: Seen, now: int) -> None:
+    async def _look_at(self, rooms: Sequence[Room], seen: Seen, now: int, met: Mapping[str, Met]) -> None:
         await self._sites.refresh(rooms)
         found = await self._engine.figures([room.id for room in rooms])
         living = [(room.id, room.generation) for room in rooms if room.id in found]
@@ -127,5 +129,8 @@ class RoomSight:
             if past.saw(figures, now):
                 seen.remembered[room.id] = past.to_json()
             past.saw_refused(refused.get(room.id, 0), now)
-            look = Look(view, figures, past, now, self._settings.alert_surge_min, self._settings.alert_surge_factor)
+            settings = self._settings
+            look = Look(
+                view, figures, past, now, settings.alert_surge_min, settings.alert_surge_factor, met.get(room.id)
+            )
             seen.troubles += troubles_of(look)

@@ -56,10 +56,13 @@ class ConnectorKeys:
             raise Unauthorized
         is_locked = await self._lockout.is_locked(client)
         if is_locked and client.packed not in self._connectors:
+            await self._lockout.shut_out(client)
             raise Unauthorized
         digest = _digest(key)
         is_public = self._public_digest is not None and hmac.compare_digest(digest, self._public_digest)
         is_admin = hmac.compare_digest(digest, self._admin_digest) and not is_locked
+        if key and is_public:
+            await self._lockout.connector(client)
         if key and (is_public or is_admin):  # another scheme than Bearer is a wrong key
             return Holder.PUBLIC if is_public else Holder.ADMIN
         await self._lockout.fail(client)

@@ -23,6 +23,7 @@ from app.core.metrics import Metric
 from app.core.runtime import Runtime
 from app.core.version import VERSION
 from app.domain.incidents import Incident, Onsets
+from app.domain.net_ranges import address_text
 from app.domain.room import Room
 from app.domain.tokens import Cause
 from app.infrastructure.engine_results import RoomFigures
@@ -31,6 +32,7 @@ from app.infrastructure.metric_book import TEXTS, MetricBook, signed
 from app.infrastructure.rate_limiter import InstanceNumbers
 from app.infrastructure.site_store import SiteShown
 from app.infrastructure.valkey import Valkey
+from app.services.lockout import CONNECTOR_SAID_SEC
 from app.services.origin_watch import MINUTE_SEC, ORIGINS, LastMinute, Met, OriginWatch, of_fleet
 from app.services.standing import Stand, incidents_text
 
@@ -150,7 +152,7 @@ class InstanceWatch:
             self._of_rooms = [*await self._look_at_rooms(), *await self._rebuilt()]
         self._book.put(metrics.VALKEY_DOWN, self._valkey.shown_state == "down")
         self._book.put(metrics.VALKEY_EVER, self._valkey.ever_connected)
-        found = [*self._of_rooms, *filter(None, (self._policy(), self._clock.incident()))]
+        found = [*self._of_rooms, *filter(None, (self._shut_out(), self._policy(), self._clock.incident()))]
         dated = self._onsets.dated(found, wall_ms())
         self._book.write_text("incidents", incidents_text(dated, TEXTS["incidents"]))
         if self._shown() != self._told:
@@ -191,6 +193,7 @@ class InstanceWatch:
         jump_at = book.latest(metrics.JUMP_AT)
         connections = self._numbers.gauge_total("connections")
         most = self._runtime.settings.max_connections
+        locked = self._locked_connectors()
         return {
             "connections": connections,
             "maxConnections": most,
@@ -198,6 +201,8 @@ class InstanceWatch:
             "clockJumpAt": jump_at or None,
             "clockJumpMs": signed(book.latest(metrics.JUMP_MS)) if jump_at else None,
             "undeclaredPeers": len(lists["undeclared"].recent(600.0)),
+            "lockedConnectors": locked,
+            "connectorWords": connector_words(locked, self._runtime.settings.connector_ips) if locked else None,
             "edgePeers": len(lists["edge_refused"].recent(MINUTE_SEC)),
             "edgeRefused": self._growth("edge", counters.total("edge_refused")),
             "requests": self._growth("requests", self._requests()),
@@ -231,6 +236,16 @@ class InstanceWatch:
             if room.id in rebuilt
         ]
 
+    def _locked_connectors(self) -> list[str]:
+        """Addresses that are locked though a right PUBLIC_API_KEY came from them lately (CFG-231)."""
+        return [address_text(packed) for packed in self._numbers.lists["locked_connectors"].recent(CONNECTOR_SAID_SEC)]
+
+    def _shut_out(self) -> Incident | None:
+        locked = self._locked_connectors()
+        if not locked:
+            return None
+        return Incident("connector_locked", connector_words(locked, self._runtime.settings.connector_ips))
+
     def _policy(self) -> Incident | None:
         policy = self._book.text("valkey_policy")
         if policy in ("", "noeviction"):
@@ -263,6 +278,15 @@ class InstanceWatch:
 
     def _growth(self, name: str, total: int) -> int:
         return self._minutes.setdefault(name, LastMinute()).saw(total)
+
+
+def connector_words(locked: Sequence[str], present: Sequence[object]) -> str:
+    """What is wrong, and the setting that mends it (CFG-121, CFG-231)."""
+    line = ",".join([*map(str, present), locked[0]])
+    return (
+        f"the connector at {locked[0]} is locked out after wrong keys from its address: it lets visitors through "
+        f"unqueued. Check that it is your own, then set QM_CONNECTOR_IPS={line}"
+    )
 
 
 def _sum_of(book: MetricBook, metric: Metric) -> int:

@@ -6,6 +6,7 @@ the memory that its workers share (ADM-055).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +22,8 @@ GROUP: Final = "auth"
 CONFIRM_SEC: Final = 1.0
 """How long a process goes by what Valkey said of an address, where every request asks (``is_locked``)."""
 _KNOWN_MAX: Final = 4096
+CONNECTOR_SAID_SEC: Final = 60.0
+"""A connector is noted once in this time, and told of as locked for so long after its last key."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +45,8 @@ class Lockout:
         self._store = store
         self._limiter = limiter
         self._limit = limit
+        self._connectors: dict[bytes, float] = {}
+        """By address: until when (mono) nothing more need be said of it as a connector's."""
         self._known: dict[bytes, tuple[float, bool]] = {}
         """By address: until when (mono) it holds that Valkey called it locked, or not."""
 
@@ -73,7 +78,34 @@ class Lockout:
             return
         count, _ = await self._count(client.key, failed=True)
         if count == self._limit:
-            self._tell(client, count)
+            await self._tell(client, count)
+
+    async def connector(self, client: Client) -> None:
+        """A right PUBLIC_API_KEY came from this address. Costs a trip once a minute."""
+        if self._limit == 0 or self._is_said(client.key):
+            return
+        with contextlib.suppress(StorageUnavailable):
+            await self._store.note_connector(client.key)
+
+    async def shut_out(self, client: Client) -> None:
+        """A locked address sends a key, or was just locked: say so where connectors speak from it (CFG-231)."""
+        notes = self._limiter.lists["locked_connectors"]
+        if client.packed in notes.recent(CONNECTOR_SAID_SEC):
+            notes.note(client.packed)
+        elif not self._is_said(b"locked " + client.key):
+            with contextlib.suppress(StorageUnavailable):
+                if await self._store.is_connector(client.key):
+                    notes.note(client.packed)
+                    log.warning("connector_locked", address=client.address)
+
+    def _is_said(self, key: bytes) -> bool:
+        now = mono()
+        if self._connectors.get(key, 0.0) > now:
+            return True
+        if len(self._connectors) >= _KNOWN_MAX:
+            self._connectors.clear()
+        self._connectors[key] = now + CONNECTOR_SAID_SEC
+        return False
 
     async def check(self, client: Client, *, failed: bool) -> None:
         """Count a failure of ``client`` if there was one; raise RateLimited if its address was locked before.
@@ -90,11 +122,12 @@ class Lockout:
         if count - failed >= self._limit:
             raise locked(self._limit, left_ms)
         if failed and count == self._limit:
-            self._tell(client, count)
+            await self._tell(client, count)
 
-    def _tell(self, client: Client, failures: int) -> None:
+    async def _tell(self, client: Client, failures: int) -> None:
         log.warning("auth_lockout_started", address=client.address, failures=failures)
         self._on_lock(client.address, failures)
+        await self.shut_out(client)
 
     async def _count(self, address: bytes, failed: bool) -> tuple[int, int]:
         """Failures of the window and the ms left of it. Each is counted in the instance's own memory as well."""

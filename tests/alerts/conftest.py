@@ -51,12 +51,13 @@ class Watch:
         self.sites = SiteStore(valkey, prefix, self.loader)
         self.log = AlertLog(valkey, prefix, "i:one.1")
         self.book = MetricBook.alone()
+        self.attempts = Attempts(self.log, self.book)
         self.records = FleetRecords(valkey, prefix, "i:one.1")
         self.now = int(wall_ms())
         self._sending: list[asyncio.Task[None]] = []
 
-    async def begin(self, *, told: bool = True, holder: str = "i:one", **settings: Any) -> None:
-        """Lead from now on; ``told``: there is a receiver."""
+    async def begin(self, *, told: bool = True, holder: str = "i:one", limit_sec: float = 2, **settings: Any) -> None:
+        """Lead from now on; ``told``: there is a receiver, and an attempt at it takes ``limit_sec`` at most."""
         await self.end()
         lease = LeaderLease(
             loader=self.loader, postgres=self.postgres, prefix=self.prefix, holder=holder, lease_ms=60_000
@@ -69,9 +70,9 @@ class Watch:
             sites=Sites(self.sites, every_ms=600_000, timeout_ms=5000), settings=chosen,
         )  # fmt: skip
         sight = AlertSight(room_sight, FleetSight(self.records, self.book, chosen.alert_every_ms))
-        client = HookClient(self.receiver.url, limit_sec=2) if told else None
+        client = HookClient(self.receiver.url, limit_sec=limit_sec) if told else None
         self.duty = AlertDuty(
-            sight=sight, store=self.store, client=client, settings=chosen, attempts=Attempts(self.log, self.book),
+            sight=sight, store=self.store, client=client, settings=chosen, attempts=self.attempts,
             now=lambda: self.now,
         )  # fmt: skip
         await self.duty.begin(self.term)

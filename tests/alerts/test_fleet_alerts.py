@@ -10,14 +10,21 @@ import pytest
 
 from app.core import metrics
 from app.core.errors import StorageUnavailable
+from app.core.secret import Secret
 from app.domain.client_address import Client, Note
+from app.domain.origins import Origin
+from app.domain.site_health import Knocked, SiteHealth
 from app.domain.storage_state import StorageReport
 from app.domain.tokens import Cause
+from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
+from app.services.connector_keys import ConnectorKeys
 from app.services.edge_watch import EdgeWatch
 from app.services.instance_watch import InstanceWatch
+from app.services.lockout import Lockout
+from app.services.origin_watch import Met
 from app.services.storage_watch import StorageWatch
 from app.services.visitor_counts import VisitorCounts
 from tests.alerts.conftest import Watch
@@ -34,7 +41,7 @@ class Instance:
         self.book = book or MetricBook.alone()
         self.records = FleetRecords(watch.valkey, watch.prefix, f"{name}.1")
         self.steady = 0.0
-        chosen = SimpleNamespace(max_connections=2, **settings)
+        chosen = SimpleNamespace(max_connections=2, connector_ips=("192.0.2.1/32",), **settings)
         runtime: Any = SimpleNamespace(
             instance_id=name, run_name=f"{name}.1", started_at=1, is_leader=False, settings=chosen
         )
@@ -42,7 +49,7 @@ class Instance:
         nobody: Any = SimpleNamespace(all=list)
         self.self = InstanceWatch(
             runtime=runtime, book=self.book, valkey=watch.valkey, records=self.records, rooms=nobody,
-            engine=watch.world.admin, sites=nobody, numbers=InstanceNumbers(table), stand=lambda: stand, kid="k",
+            engine=watch.world.admin, sites=nobody, numbers=InstanceNumbers(table), stand=lambda: stand, kids=("k",),
         )  # fmt: skip
 
     async def tell(self) -> None:
@@ -337,7 +344,7 @@ async def test_it_tells_of_an_instance_that_fell_silent_and_not_of_one_that_stop
     await assert_resolved(watch, "instance_lost")
 
 
-@pytest.mark.req("OBS-114", "OBS-141")
+@pytest.mark.req("OBS-114", "OBS-141", "OBS-149")
 async def test_it_holds_one_alert_that_names_every_instance_of_the_same_trouble(
     watch: Watch, one: Instance, limiter: RateLimiter
 ) -> None:
@@ -349,3 +356,74 @@ async def test_it_holds_one_alert_that_names_every_instance_of_the_same_trouble(
     await watch.frame()
 
     await assert_told(watch, "clock_jump", "warning", "the wall clock of i:one, i:two jumped", ["i:one", "i:two"])
+
+
+@pytest.mark.req("OBS-189", "CFG-231", "OBS-113")
+async def test_it_tells_at_once_of_a_connector_that_is_locked_out(
+    watch: Watch, one: Instance, limiter: RateLimiter
+) -> None:
+    lockout = Lockout(AdminStore(watch.valkey, watch.prefix), limiter, limit=3)
+    keys = ConnectorKeys(admin_key=Secret("a" * 16), public_key=Secret("p" * 16), lockout=lockout)
+
+    def client(last: int) -> Client:
+        packed = bytes(10) + b"\xff\xff" + bytes([198, 51, 100, last])
+        return Client(f"198.51.100.{last}", packed, packed, "10.0.0.1", "", False, "http", "h", Note.NONE)
+
+    async def send(last: int, key: str, times: int = 1) -> list[bool]:
+        return [await keys.is_connector(client(last), f"Bearer {key}") for _ in range(times)]
+
+    assert await send(1, "p" * 16) == [True]
+    assert await send(2, "wrong", 4) == [False] * 4
+    await one.tell()
+    assert await watch.firing() == [], "a stranger is locked"
+    assert await send(1, "wrong", 3) == [False] * 3
+    await one.tell()
+
+    assert await watch.firing() == ["connector_locked"]
+    (notice,) = await watch.receiver.came(1)
+    assert (notice["severity"], notice["instances"]) == ("critical", ["i:one"])
+    assert "lets visitors through unqueued" in notice["message"]
+    assert notice["message"].endswith("QM_CONNECTOR_IPS=192.0.2.1/32,198.51.100.1")
+    incident = one.self._shut_out()
+    assert incident is not None
+    assert (incident.code, incident.text) == ("connector_locked", notice["message"])
+    limiter.lists["locked_connectors"]._words[limiter.lists["locked_connectors"]._own] = 1
+    assert one.self._locked_connectors() == [], "a minute after the last key it is told no more"
+    assert await send(1, "p" * 16) == [False]
+
+
+@pytest.mark.req("OBS-121", "OBS-048")
+async def test_it_tells_that_the_site_behind_an_inline_room_fails_its_visitors(
+    watch: Watch, one: Instance, limiter: RateLimiter
+) -> None:
+    two = Instance(watch, limiter.table_name, "i:two")  # type: ignore[attr-defined]
+    await watch.create()
+    await watch.change(proxy_origin="https://shop.example")
+
+    async def met(failed: int, proxied: int) -> None:
+        """Half of it on each instance, roughly."""
+        one.self._met = {"shop": Met(failed // 2, proxied // 2)}
+        two.self._met = {"shop": Met(failed - failed // 2, proxied - proxied // 2)}
+        await two.self.tell()
+        await one.tell()
+
+    for few in ((4, 4), (6, 13)):
+        await met(*few)
+        assert await watch.pending() == [], few
+    await met(6, 12)
+    assert await watch.pending() == ["origin_down"]
+    await watch.hold(120)
+    (notice,) = await watch.receiver.came(1)
+    assert (notice["event"], notice["severity"], notice["roomId"]) == ("origin_down", "critical", "shop")
+    assert notice["message"] == "Shop: 6 of 12 requests failed at the site behind the room in the last minute"
+
+    await met(0, 12)
+    await watch.frame(after_sec=10)
+    assert [n["status"] for n in await watch.receiver.came(2)] == ["firing", "resolved"]
+    down = SiteHealth()
+    for _ in range(3):
+        down = down.after(Knocked(await watch.sites.now_ms(), 9, 0, "connect"))
+    await watch.sites.put(watch.term.epoch, {Origin("https", "shop.example", 443): down}, by="i:one")
+    watch.duty._sight._rooms._sites._known.clear()  # type: ignore[attr-defined]
+    await watch.frame()
+    assert await watch.pending() == ["origin_down"], "by the knocks, where visitors say nothing"

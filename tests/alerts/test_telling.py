@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from app.context import _hook
 from app.core.secret import Secret
+from app.core.settings import Settings
 from app.domain.alert_delivery import Delivery, Outcome
 from app.domain.alerts import Alert, Notice, Status, Trouble
-from app.infrastructure.alert_store import Changes
+from app.infrastructure.alert_store import AlertLog, Changes
 from app.infrastructure.engine_auto import Overtaken
 from app.infrastructure.hook_client import HookClient
+from app.infrastructure.keys import leader_lease
+from app.infrastructure.leader_lease import LeaderLease
+from app.infrastructure.metric_book import MetricBook
+from app.infrastructure.postgres import Postgres
+from app.infrastructure.valkey import Valkey
+from app.services.alert_log import Attempts
 from app.services.alert_outbox import Outbox
+from app.services.alerts import Alerts
 from app.services.leadership import TermOver
 from tests.alerts.conftest import Watch
 from tests.alerts.receiver import Receiver
 from tests.journal.house import until
+from workers.instance import _own_alerts
+from workers.leader import lead
+from workers.runner import Background
 
 
 def delivery(since: int = 5, at: int = 10, status: Status = Status.FIRING) -> Delivery:
@@ -198,13 +211,14 @@ async def test_it_ends_at_once_whatever_came_in_the_same_moment(receiver: Receiv
 
 @pytest.mark.req("OBS-145")
 async def test_it_looks_on_while_the_receiver_says_nothing(watch: Watch) -> None:
+    await watch.begin(limit_sec=3600)  # the attempt is never cut
     await frozen(watch)
     watch.receiver.status = None
     await watch.hold(10)
     await watch.receiver.asked(1)
     alert = await watch.alert("queue_frozen")
 
-    async with asyncio.timeout(1.5):  # the attempt is cut after two seconds
+    async with asyncio.timeout(60):
         await watch.hold(60)
     assert (await watch.store.read()).looked.at == watch.now
     assert (await watch.alert("queue_frozen")).fired_at == alert.fired_at
@@ -280,6 +294,57 @@ async def test_it_looks_also_where_nobody_is_told(watch: Watch) -> None:
     assert await watch.firing() == ["queue_frozen"]
     assert (await watch.alert("queue_frozen")).told_at is None
     assert (await watch.store.read()).deliveries == {}
+
+
+@pytest.mark.req("OBS-146")
+async def test_every_instance_shows_the_same_and_only_the_leader_sends(watch: Watch) -> None:
+    await frozen(watch)
+    await watch.hold(10)
+    await watch.receiver.came(1)
+    other = LeaderLease(
+        loader=watch.loader, postgres=watch.postgres, prefix=watch.prefix, holder="i:two x", lease_ms=60_000
+    )
+    assert not await other.take()
+
+    shown = []
+    for name in ("i:one", "i:two"):
+        runtime: Any = SimpleNamespace(
+            settings=Settings(valkey_prefix=watch.prefix), instance_id=name, is_leader=name == "i:one"
+        )
+        nobody: Any = None
+        attempts = Attempts(AlertLog(watch.valkey, watch.prefix, f"{name}.1"), MetricBook.alone())
+        await watch.attempts.hand_over()
+        api = Alerts(
+            runtime=runtime, valkey=watch.valkey, store=watch.store, attempts=attempts, book=MetricBook.alone(),
+            trail=nobody, client=HookClient(watch.receiver.url), limiter=nobody,
+        )  # fmt: skip
+        shown.append(await api.overview())
+
+    assert [one["firing"][0]["event"] for one in shown] == ["queue_frozen"] * 2
+    assert shown[0]["firing"] == shown[1]["firing"]
+    assert [(one["leader"], one["leaderInstance"]) for one in shown] == [(True, "i:one"), (False, "i:one")]
+    assert [len(one["deliveries"]) for one in shown] == [1, 0]
+
+
+@pytest.mark.req("OBS-153")
+async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_prefix: str, receiver: Receiver) -> None:
+    settings = Settings(drill=True, alert_webhook_url=receiver.url, valkey_prefix=fresh_prefix, alert_hold_sec=0)
+    runtime: Any = SimpleNamespace(settings=settings, instance_id="i:one", run_name="i:one.1")
+    valkey, postgres = await Valkey.connect(valkey_url), Postgres(database_url, max_size=1)
+    background = Background(runtime, valkey, postgres, asyncio.Event(), lambda: None)
+    rooms: Any = SimpleNamespace(all=list)
+
+    assert _hook(settings) is None, "nor does a test"
+    assert _own_alerts(background, rooms).outbox is None
+    leading = asyncio.ensure_future(lead(background))
+    await asyncio.sleep(0.1)
+    assert await valkey.execute("EXISTS", leader_lease(fresh_prefix)) == 0, "nobody leads, so nobody tells"
+    background.stop.set()
+    await asyncio.wait_for(leading, 10)
+    assert receiver.bodies == []
+    assert _hook(Settings(alert_webhook_url=receiver.url)) is not None
+    await valkey.close()
+    await postgres.close()
 
 
 async def test_it_tells_in_one_step_what_it_knows(watch: Watch) -> None:
