@@ -131,14 +131,18 @@ class Postgres:
             await link.executemany(sql, rows)
 
     @asynccontextmanager
-    async def dedicated(self, *, command_timeout_sec: float | None = None) -> AsyncIterator[OwnLink]:
+    async def dedicated(self, *, command_timeout_sec: float | None = None, idle_ms: int = 0) -> AsyncIterator[OwnLink]:
         """A connection outside the pool, for session locks and migrations; it ends with the block.
 
-        ``command_timeout_sec``: longest statement, None = no limit.
+        ``command_timeout_sec``: longest statement, None = no limit. ``idle_ms``: Postgres ends it, and its locks, after
+        so long a silence; 0 = never.
         """
         try:
             link = await asyncpg.connect(
-                self._dsn, timeout=CONNECT_TIMEOUT_SEC, command_timeout=command_timeout_sec, server_settings=GONE
+                self._dsn,
+                timeout=CONNECT_TIMEOUT_SEC,
+                command_timeout=command_timeout_sec,
+                server_settings={**GONE, "idle_session_timeout": str(idle_ms)},
             )
         except UNREACHABLE as error:
             raise StorageUnavailable() from error

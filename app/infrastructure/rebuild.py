@@ -7,6 +7,7 @@ Not here: when a room has to be rebuilt (``services/recovery.py``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from app.core.ids import RoomId
 from app.core.pacing import rest
 from app.domain.fold_image import RoomImage, Write, make_image
 from app.infrastructure.journal import Head
-from app.infrastructure.postgres import Postgres
+from app.infrastructure.postgres import UNREACHABLE, Postgres
 from app.infrastructure.queries import QUERIES
 from app.infrastructure.snapshots import fold_room
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 STATEMENT_SEC: Final = 30.0
 """Longest statement of a rebuild; a Postgres that hangs must not hold the other rooms up for ever."""
+IDLE_MS: Final = 15_000
+"""Silence after which Postgres takes a rebuild's lock away: its instance is frozen, or cut off (FLT-085)."""
+SIGN_SEC: Final = 3.0
+"""How often a rebuild that writes gives a sign of life."""
 CALL_BYTES: Final = 250_000
 """Most bytes written in one call of the live store: well below 2 ms of it."""
 
@@ -78,7 +83,7 @@ class Rebuilder:
 
     def session(self) -> AbstractAsyncContextManager[OwnLink]:
         """A connection for rebuilds, outside the pool."""
-        return self._postgres.dedicated(command_timeout_sec=STATEMENT_SEC)
+        return self._postgres.dedicated(command_timeout_sec=STATEMENT_SEC, idle_ms=IDLE_MS)
 
     async def rebuild(
         self, link: OwnLink, room: RoomId, wanted: Callable[[], Awaitable[Head | None]]
@@ -130,10 +135,16 @@ class Rebuilder:
         _go_on(await self._live.rebuild_begin(head.room, head.gen, epoch))
         last_at = await link.fetchval(QUERIES["journal_last_at"], head.room, head.gen, seq)
         image = make_image(await fold_room(link, taken, max(await self._now_ms(), last_at or 0)))
+        signed = mono()
         for writes in _calls(image):
             slice_began = mono()
             _go_on(await self._live.rebuild_put(head.room, epoch, writes))
             await rest(slice_began)
+            if mono() - signed > SIGN_SEC:
+                signed = mono()
+                # Without the lock it goes on: whoever has it now takes a later epoch, and then this one is overtaken.
+                with contextlib.suppress(*UNREACHABLE):
+                    await link.fetchval("SELECT 1")
         _go_on(await self._live.rebuild_end(head.room, epoch, image.header_bytes(epoch), image.cfg()))
         return Rebuilt(taken, image.tickets, mono() - began)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.facts import FactType
+from app.infrastructure import rebuild
 from app.infrastructure.engine_errors import RoomFenced
 from app.infrastructure.engine_results import ViewState
 from app.infrastructure.journal import Outcome
 from app.infrastructure.keys import RoomKeys
+from app.infrastructure.queries import QUERIES
 from tests.chaos.stores import ValkeyServer
 from tests.journal.house import House, batch_of, holder, ticket_numbers, until
 
@@ -193,3 +196,25 @@ async def test_a_rebuilt_room_has_saved_up_no_credit(house: House) -> None:
     promoted = (await house.jobs.tick(SHOP)).promoted
 
     assert promoted <= 1 + 2, "one place, and what the moments between the calls earned"
+
+
+@pytest.mark.req("FLT-085")
+async def test_a_rebuild_that_is_frozen_keeps_nobody_else_from_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process lives, and so does its connection, but nothing is heard of it."""
+    monkeypatch.setattr(rebuild, "IDLE_MS", 500)
+    await opened(house)
+    await house.lose_everything()
+    frozen = house.make_recovery()._rebuilder.session()
+    link = await frozen.__aenter__()
+    assert await link.fetchval(QUERIES["journal_rebuild_lock"], "shop")
+
+    other = house.make_recovery()
+    assert not await other.ensure(SHOP)
+    await until(lambda: other.ensure(SHOP))
+
+    await house.read("shop")
+    assert (await house.engine.status(house.rooms["shop"], holder("first", 1))).state is ViewState.WAITING
+    with contextlib.suppress(StorageUnavailable):
+        await frozen.__aexit__(None, None, None)
