@@ -1,0 +1,82 @@
+"""Variables do on a running server what their rows say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.harness import Server
+
+PLACE = {"roomId": "shop"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    env = {
+        "QUEUE_COOKIE_MAX_AGE_SEC": "1234",
+        "MONITOR_TOKEN_TTL_SEC": "4321",
+        "STATUS_LIMIT_PER_MIN": "13",
+        "NOTIFY_LIMIT_PER_MIN": "5",
+        "JOIN_LIMIT_PER_MIN": "many",
+        "SMTP_URL": "smtp://127.0.0.1:1",
+        "SMTP_FROM": "queue@shop.example",
+        "PUBLIC_URL": "http://queue.example",
+        "LOG_LEVEL": "error",
+    }
+    with Server(env=env, workers=1) as made:
+        yield made
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=20) as client:
+        key = {"Authorization": f"Bearer {server.admin_key}"}
+        body = {"id": "shop", "targetUrl": "https://shop.example", "state": "paused"}
+        assert client.post("/api/admin/rooms", json=body, headers=key).status_code == 200
+        yield client
+
+
+@pytest.mark.req("CFG-053")
+def test_the_ticket_cookie_lives_as_long_as_the_variable_says(http: httpx.Client) -> None:
+    answer = http.post("/api/join", json=PLACE)
+    (cookie,) = [value for value in answer.headers.get_list("set-cookie") if value.startswith("qm_shop=")]
+    assert "; Max-Age=1234;" in cookie + ";"
+
+
+@pytest.mark.req("CFG-054")
+def test_a_monitor_link_lives_as_long_as_the_variable_says(server: Server, http: httpx.Client) -> None:
+    key = {"Authorization": f"Bearer {server.admin_key}"}
+    link = http.post("/api/admin/monitor-tokens", json={}, headers=key).json()["link"]
+    assert link["expiresAt"] - link["createdAt"] == 4_321_000
+
+
+@pytest.mark.req("CFG-070")
+def test_status_and_the_opening_of_streams_share_their_limit(http: httpx.Client) -> None:
+    seen = [http.get("/api/status?room=shop") for _ in range(12)]
+    assert {answer.headers["x-ratelimit-limit"] for answer in seen} == {"13"}
+    assert [answer.status_code for answer in seen] == [200] * 12
+    with http.stream("GET", "/events?room=shop") as opened:
+        assert opened.status_code == 200
+    with http.stream("GET", "/events?room=shop") as refused:
+        assert refused.status_code == 429
+    assert http.get("/api/status?room=shop").status_code == 429
+    assert http.get("/api/check?room=shop").status_code == 200, "each group has a table of its own"
+
+
+@pytest.mark.req("CFG-072")
+def test_leaving_and_taking_back_an_address_share_their_limit(http: httpx.Client) -> None:
+    answers = [
+        http.request(method, "/api/notify", json={**PLACE, **({"email": "x"} if method == "POST" else {})})
+        for method in ("POST", "DELETE", "POST", "DELETE", "POST", "DELETE")
+    ]
+    assert {answer.headers["x-ratelimit-limit"] for answer in answers} == {"5"}
+    assert [answer.status_code == 429 for answer in answers] == [False] * 5 + [True]
+
+
+@pytest.mark.req("CFG-027")
+def test_the_log_has_lines_of_the_asked_level_and_the_warnings_about_variables(server: Server) -> None:
+    assert 'JOIN_LIMIT_PER_MIN="many" is not a whole number; using 600' in server.stderr
+    assert not re.search(r"Z (debug|info|warning) ", server.stderr)
