@@ -96,7 +96,7 @@ async def test_it_skips_a_checkpoint_that_it_cannot_read(house: House, damage: s
     assert (await house.engine.status(house.rooms["shop"], holder("late", 11))).ahead == 10
 
 
-@pytest.mark.req("FLT-102")
+@pytest.mark.req("FLT-102", "CFG-045")
 async def test_it_takes_the_room_with_most_facts_and_keeps_the_latest_two(house: House) -> None:
     maker = Checkpoints(house.postgres, events=4)
     await house.create("shop")
