@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 
 import pytest
 
-from tests.harness import Server
+from tests.harness import Server, wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
@@ -88,8 +89,8 @@ def save(front: Front, host: str, room: str, target: str, **fields: object) -> A
 
 
 @pytest.mark.req(
-    "INL-053", "INL-055", "INL-060", "INL-061", "INL-063", "INL-064", "INL-065", "INL-066", "INL-067", "INL-068",
-    "INL-069", "INL-070", "INL-072", "INL-073",
+    "INL-003", "INL-045", "INL-053", "INL-055", "INL-060", "INL-061", "INL-063", "INL-064", "INL-065", "INL-066",
+    "INL-067", "INL-068", "INL-069", "INL-070", "INL-072", "INL-073",
 )  # fmt: skip
 def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], the_origin: Origin) -> None:
     the_origin.reset()
@@ -268,10 +269,13 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
     "INL-114",
     "INL-115",
     "OBS-029",
+    "INL-075",
+    "INL-086",
 )
 def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Origin) -> None:
     secret = "an-edge-secret-of-the-tests"
-    env = {"PROXY_ALLOW_PRIVATE": "1", "EDGE_SECRET": secret, "PROXY_TIMEOUT_MS": "5", "WAITING_LIMIT_PER_MIN": "2"}
+    limits = {"WAITING_LIMIT_PER_MIN": "2", "CHECK_LIMIT_PER_MIN": "1", "STATUS_LIMIT_PER_MIN": "1"}
+    env = {"PROXY_ALLOW_PRIVATE": "1", "EDGE_SECRET": secret, "PROXY_TIMEOUT_MS": "5", **limits}
     with Server(env=env, workers=1) as server:
         front = Front(server, origin)
         edge = {"X-QM-Edge": secret}
@@ -316,6 +320,11 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             assert (answers[2].header("x-ratelimit-limit"), answers[2].header("x-ratelimit-remaining")) == ("2", "0")
             assert answers[2].header("retry-after")
             assert [client.ask(call).status for _ in range(3)] == [503, 503, 503]
+            passing = page.replace("shut.test", "open.test")
+            assert [client.ask(passing).status for _ in range(40)] == [200] * 40  # INL-086
+            with front.connect() as other:  # framing before the secret, the secret before everything else
+                other.send(b"POST /__qm/none HTTP/1.1\r\nHost: open.test\r\nContent-Length: 1, 1\r\n\r\n")
+                assert other.answer().status == 400
         health = front.admin("GET", "health", **edge)[1]
         assert health["edge"]["refusedTotal"] == 21
         warnings = {warning["code"]: warning for warning in health["configWarnings"]}
@@ -325,9 +334,10 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
         assert secret not in server.stderr
 
 
-@pytest.mark.req("INL-163", "INL-164", "INL-162")
+@pytest.mark.req("INL-163", "INL-164", "INL-162", "INL-165", "INL-166", "INL-168")
 def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> None:
-    with Server(env={"PROXY_ALLOW_PRIVATE": "1", "MAX_CONNECTIONS": "3", "SSE_MAX_TOTAL": "2"}, workers=1) as server:
+    caps = {"MAX_CONNECTIONS": "3", "CONNECTION_RESERVE": "2", "SSE_MAX_TOTAL": "2"}
+    with Server(env={"PROXY_ALLOW_PRIVATE": "1", **caps}, workers=1) as server:
         front = Front(server, origin)
         front.room("open", state="bypass")
         held = [front.connect() for _ in range(3)]
@@ -346,8 +356,18 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
                 assert (b"overloaded" in answer.body) is (accept == "*/*")
         assert len(origin.heads) == 3
         with front.connect() as client:
-            assert client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test").status == 503
+            full = client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test")
+            said = json.loads(full.body)
+            assert (full.status, said["ready"], said["status"]) == (503, False, "ok")
+        surplus = [front.connect(), front.connect()]
+        with front.connect() as beyond, contextlib.suppress(ConnectionError):
+            beyond.send(b"GET / HTTP/1.1\r\nHost: open.test\r\n\r\n")
+            assert beyond.rest() == b""
+        for client in surplus:
+            client.close()
+        wait_for(lambda: front.admin("GET", "health")[0] == 200)
         health = front.admin("GET", "health")[1]
+        assert health["connections"]["refusedTotal"] >= 6
         assert health["inline"]["overloadedTotal"] == 3
         for client in held:
             client.socket.close()

@@ -71,16 +71,17 @@ def request_fields(
     strictly before; ``headers``: the same by lower-case name; ``upgrade``: protocols to ask for.
     """
     named = _named(headers.get(b"connection"))
+    is_believed = client.declared and not hop.is_behind_edge
     parts: list[bytes] = []
     position = 0
     block += b"\r\n"
     if named:
-        parts += [kept for each in block.split(b"\r\n")[:-1] if (kept := _kept_line(each, client, named))]
+        parts += [kept for each in block.split(b"\r\n")[:-1] if (kept := _kept_line(each, is_believed, named))]
     else:
         for match in _ODD_LINE.finditer(block):
             start = match.start()
             end = block.index(b"\r\n", start) + 2
-            parts += (block[position:start], _kept_line(block[start : end - 2], client, named))
+            parts += (block[position:start], _kept_line(block[start : end - 2], is_believed, named))
             position = end
         parts.append(block[position:])
     if b"transfer-encoding" in headers:
@@ -93,14 +94,14 @@ def request_fields(
     return b"".join(parts)
 
 
-def _kept_line(line: bytes, client: Client, named: frozenset[bytes]) -> bytes:
-    """The line with its end as it is forwarded; nothing when it is not."""
+def _kept_line(line: bytes, is_believed: bool, named: frozenset[bytes]) -> bytes:
+    """The line with its end as it is forwarded; nothing when it is not. ``is_believed``: by a declared proxy."""
     name = line.partition(b":")[0].lower()
     if name == b"cookie":
         return _without_own_cookie(line)
     if name in HOP_BY_HOP or name in SET_HERE or name in OURS or name in named or is_disguised(name):
         return b""
-    if name in CLIENT_CLAIMS and not (client.declared and client.chain != client.address):
+    if name in CLIENT_CLAIMS and not is_believed:
         return b""
     return line + b"\r\n"
 
