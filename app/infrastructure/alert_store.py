@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
 import ujson
 
 from app.domain.alert_delivery import Delivery
@@ -22,6 +23,8 @@ from app.infrastructure.lua_loader import Commands, LuaLoader
 LOG_MAX: Final = 20
 """Attempts that are shown (OBS-155)."""
 LOG_LIFE_MS: Final = 86_400_000
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -65,24 +68,16 @@ class AlertStore:
         self._key = alerts_key(prefix)
 
     async def read(self) -> Kept:
-        """All of it. Alerts of events that this build does not know are left out."""
+        """All of it. Alerts of events that this build does not know are left out, and what it cannot read."""
         flat = await self._valkey.execute("HGETALL", self._key)
         alerts: dict[str, Alert] = {}
         kept = Kept(Looked(alerts))
         for name, text in zip(flat[::2], flat[1::2], strict=True):
-            kind, rest = chr(name[0]), name[1:].decode()
-            if name == b"at":
-                kept.looked = Looked(alerts, int(text))
-            elif name == b"epoch":
-                continue
-            elif kind == "a":
-                alert = Alert.from_text(text)
-                if alert is not None:
-                    alerts[rest] = alert
-            elif kind == "n":
-                kept.deliveries[rest] = Delivery.from_text(text)
-            elif kind == "r":
-                kept.rooms[rest] = ujson.loads(text)
+            try:
+                _take(kept, alerts, name, text)
+            except (LookupError, TypeError, ValueError):
+                # What a later release keeps in another form is not this one's to judge; the rest is.
+                log.warning("alert_state_not_read", field=name.decode(errors="replace"))
         return kept
 
     async def put(self, epoch: int, changes: Changes) -> None:
@@ -93,6 +88,23 @@ class AlertStore:
         reply = await self._loader.call("leader_put", self._key, epoch, *pairs)
         if reply[1] != 1:
             raise Overtaken
+
+
+def _take(kept: Kept, alerts: dict[str, Alert], name: bytes, text: bytes) -> None:
+    """One field of the hash."""
+    kind, rest = chr(name[0]), name[1:].decode()
+    if name == b"at":
+        kept.looked = Looked(alerts, int(text))
+    elif name == b"epoch":
+        return
+    elif kind == "a":
+        alert = Alert.from_text(text)
+        if alert is not None:
+            alerts[rest] = alert
+    elif kind == "n":
+        kept.deliveries[rest] = Delivery.from_text(text)
+    elif kind == "r":
+        kept.rooms[rest] = ujson.loads(text)
 
 
 class AlertLog:

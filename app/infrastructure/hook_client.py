@@ -13,6 +13,8 @@ from base64 import b64encode
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import structlog
+
 from app.core.clock import mono
 from app.core.secret import Secret
 from app.core.version import VERSION
@@ -25,6 +27,9 @@ LIMIT_SEC: Final = 5.0
 ANSWER_BYTES: Final = 8192
 ADDRESSES_TRIED: Final = 3
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+log = structlog.get_logger(__name__)
 
 
 class HookClient:
@@ -61,6 +66,10 @@ class HookClient:
             return Outcome(None, "tls", _ms(began))
         except (OSError, asyncio.IncompleteReadError):
             return Outcome(None, "reset", _ms(began))
+        except Exception:
+            # A fault of this client must not keep the notices behind this one from being sent.
+            log.exception("alert_attempt_broke")
+            return Outcome(None, "internal", _ms(began))
         return outcome_of(status, _ms(began))
 
     async def _exchange(self, delivery: Delivery) -> int:

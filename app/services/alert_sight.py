@@ -6,6 +6,7 @@ becomes of a trouble (domain/alerts.py).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -90,7 +91,10 @@ class RoomSight:
 
     def recall(self, remembered: Mapping[str, Any]) -> None:
         """Go on from what an earlier leader remembered."""
-        self._past = {room_id: Past.from_json(raw) for room_id, raw in remembered.items()}
+        self._past = {}
+        for room_id, raw in remembered.items():
+            with contextlib.suppress(TypeError, ValueError):  # of another release: remembered anew
+                self._past[room_id] = Past.from_json(raw)
 
     async def look(self, now: int, met: Mapping[str, Met]) -> Seen:
         """Look at all rooms. ``met``: what visitors of inline rooms met at their sites."""

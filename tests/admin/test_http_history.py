@@ -38,6 +38,7 @@ def test_it_measures_by_itself_and_answers_both_forms(owner: Caller, room: str) 
     assert owner("HEAD", "/api/admin/history").status_code == 200
 
 
+@pytest.mark.req("OBS-183")
 def test_it_refuses_what_it_cannot_answer(owner: Caller, stranger: Caller) -> None:
     for query, refusal in (
         ({"roomId": "no-such-room"}, (404, "no_room")),

@@ -123,6 +123,7 @@ def test_it_answers_the_marks_of_a_room(owner: Caller, noted: str) -> None:
     assert {item["roomId"] for item in everywhere} >= {noted}
 
 
+@pytest.mark.req("OBS-183")
 @pytest.mark.parametrize(
     ("path", "query", "refusal"),
     [
@@ -135,6 +136,8 @@ def test_it_answers_the_marks_of_a_room(owner: Caller, noted: str) -> None:
         ("audit", {"format": "xml"}, "invalid_format"),
         ("audit", {"sort": "ts"}, "unknown_field"),
         ("timeline", {"from": "x"}, "invalid_time"),
+        ("timeline", {"from": "5", "to": "5"}, "invalid_range"),
+        ("timeline", {"limit": "5"}, "unknown_field"),
         ("timeline", {"roomId": "no-such-room"}, "no_room"),
     ],
 )
@@ -145,7 +148,7 @@ def test_it_refuses_what_it_cannot_read(owner: Caller, path: str, query: dict[st
     assert answer.json()["code"] == refusal
 
 
-@pytest.mark.req("ADM-266")
+@pytest.mark.req("ADM-266", "OBS-183")
 def test_it_lets_viewers_read_and_nobody_without_a_key(stranger: Caller) -> None:
     assert {route.path: route.role for route in ROUTES} == {"audit": Role.VIEWER, "timeline": Role.MONITOR}
     for path in ("audit", "timeline"):

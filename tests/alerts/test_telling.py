@@ -347,6 +347,19 @@ async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_p
     await postgres.close()
 
 
+async def test_a_leader_of_an_older_release_leaves_alone_what_it_cannot_read(watch: Watch) -> None:
+    await frozen(watch)
+    key = watch.prefix + "alerts:state"
+    for name, text in (("aqueue_frozen else", "{}"), ("nwhd_1", "[1]"), ("rshop", '["later"]'), ("zx", "?"), ("a", "")):
+        await watch.valkey.execute("HSET", key, name, text)
+
+    await watch.begin(holder="i:one")
+    await watch.hold(10)
+
+    assert [notice["event"] for notice in await watch.receiver.came(1)] == ["queue_frozen"]
+    assert await watch.valkey.execute("HGET", key, "aqueue_frozen else") == b"{}"
+
+
 async def test_it_tells_in_one_step_what_it_knows(watch: Watch) -> None:
     """After a crash neither the alert nor its notice is known without the other."""
     await frozen(watch)

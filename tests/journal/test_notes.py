@@ -212,7 +212,7 @@ async def test_the_timeline_of_a_room_ends_with_it_and_the_trail_and_journal_do_
     assert [row["type"] for row in facts] == [FactType.ROOM_CREATED, FactType.ROOM_UPDATED, FactType.ROOM_DELETED]
 
 
-@pytest.mark.req("ADM-242")
+@pytest.mark.req("ADM-242", "OBS-183")
 async def test_whoever_must_not_read_names_reads_operator_or_system(house: House) -> None:
     await house.create("shop")
     await house.admin.update(SHOP, {"rate_per_minute": 5}, actor=ANN)
