@@ -206,3 +206,32 @@ def test_health_counts_inline_rooms(server: Server, owner: Caller) -> None:
         return (after["count"] - before["count"], after["inline"] - before["inline"]) == (2, 1)
 
     wait_for(counted)
+
+
+@pytest.mark.req("OBS-044")
+def test_a_connector_that_is_locked_out_is_an_incident(server: Server, owner: Caller, callers: Callers) -> None:
+    room, check = "connected", "/api/check?room=connected&ip=203.0.113.9&agent=x"
+    owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": TARGET})
+    connector, bystander = callers.with_key(PUBLIC_KEY), callers.with_key("wrong")
+    assert connector("GET", check).status_code == 200
+    for _ in range(21):
+        bystander("GET", "/api/admin/me")  # an address without a connector gets locked: nobody is told
+    address = str(connector.http.headers["X-Forwarded-For"])
+    guesser = callers.with_key("wrong", **{"X-Forwarded-For": address})
+
+    def told() -> list[str]:
+        incidents = owner("GET", "/api/admin/health").json()["incidents"]
+        return [incident["text"] for incident in incidents if incident["code"] == "connector_locked"]
+
+    assert told() == []
+    for _ in range(20):
+        guesser("GET", "/api/admin/me")
+    wait_for(lambda: told() != [])
+    (text,) = told()
+    assert f"a connector at {address} is locked out" in text
+    assert "lets its visitors through unqueued" in text
+    assert "Check that it is your own connector" in text
+    assert text.endswith(f"set QM_CONNECTOR_IPS={address}")
+    assert connector("GET", check).status_code == 401
+    assert "connector_locked" in httpx.get(server.url + "/healthz").json()["degraded"]
+    assert address not in httpx.get(server.url + "/healthz").text

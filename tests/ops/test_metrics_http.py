@@ -150,7 +150,6 @@ def test_it_counts_refusals(server: Server, owner: Caller, callers: Callers) -> 
     assert more("qm_rejected_tokens_all_total") == 2
 
 
-@pytest.mark.req("OBS-090")
 def test_it_counts_requests_over_a_budget(server: Server, callers: Callers, owner: Caller) -> None:
     room = make_room(owner)
     before = scrape(server)
