@@ -228,9 +228,9 @@ def test_a_connector_that_is_locked_out_is_an_incident(server: Server, owner: Ca
         guesser("GET", "/api/admin/me")
     wait_for(lambda: told() != [])
     (text,) = told()
-    assert f"a connector at {address} is locked out" in text
-    assert "lets its visitors through unqueued" in text
-    assert "Check that it is your own connector" in text
+    assert f"the connector at {address} is locked out" in text
+    assert "lets visitors through unqueued" in text
+    assert "Check that it is your own" in text
     assert text.endswith(f"set QM_CONNECTOR_IPS={address}")
     assert connector("GET", check).status_code == 401
     assert "connector_locked" in httpx.get(server.url + "/healthz").json()["degraded"]
