@@ -72,7 +72,7 @@ def is_refused(server: Server) -> bool:
 
 @pytest.mark.req("VIS-213", "CFG-193")
 def test_a_stop_finishes_what_is_under_way_and_lets_nobody_new_in() -> None:
-    with Server(env={"SHUTDOWN_GRACE_MS": "1500"}, workers=2) as server, ExitStack() as closing:
+    with Server(env={"SHUTDOWN_GRACE_MS": "3000"}, workers=2) as server, ExitStack() as closing:
         key = {"Authorization": f"Bearer {server.admin_key}"}
         body = {"id": "shop", "targetUrl": "https://shop.example"}
         assert httpx.post(f"{server.url}/api/admin/rooms", json=body, headers=key).status_code == 200
