@@ -34,6 +34,11 @@ BAD_VALUES = {
     ("rooms/<id>/install-check", "origin"): (("", "shop.example", "https://shop.example/a"), "invalid_origin"),
     ("history", "roomId"): (("nope", "%00"), "no_room"),
     ("history", "format"): (("xml", ""), "invalid_format"),
+    ("reports", "bucket"): (("minute", ""), "invalid_bucket"),
+    ("reports", "format"): (("xml", ""), "invalid_format"),
+    ("reports", "from"): (("yesterday", ""), "invalid_time"),
+    ("reports", "to"): (("2026-13-01", "1" * 16), "invalid_time"),
+    ("reports", "roomId"): ((), "none is bad: it may be a room that is gone"),
     ("operators/<id>", "purge"): (("", "0", "true"), "invalid_purge"),
 }
 """Route and parameter → values that it refuses, with the code. Every parameter of every table stands here."""
