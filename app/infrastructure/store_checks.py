@@ -50,7 +50,7 @@ async def check_valkey(url: str, timeout_sec: float, *, is_cluster: bool = False
     try:
         memory: dict[str, Any] = await client.info("memory")
         cluster: dict[str, Any] = await client.info("cluster")
-    except (wrong.RedisError, OSError) as error:
+    except (wrong.RedisError, OSError, UnicodeError) as error:
         _refuse_for_good(error, "VALKEY_URL", "Valkey")
         return _first_words(error)
     finally:
@@ -73,7 +73,7 @@ async def check_postgres(url: str) -> str | None:
         raise StoreRefused(
             "the database that DATABASE_URL names does not exist. Create it, or correct DATABASE_URL."
         ) from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, UnicodeError) as error:
         _refuse_for_good(error, "DATABASE_URL", "Postgres")
         return _first_words(error)
     await link.close()
@@ -86,7 +86,9 @@ def _refuse_for_good(error: BaseException, variable: str, store: str) -> None:
             raise StoreRefused(
                 f"{store} refuses the credentials of {variable}. Correct user and password in {variable}."
             ) from error
-        if isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+        # A name that cannot even be asked for (two dots in a row) fails in the codec of such names.
+        is_unknown = isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+        if is_unknown or isinstance(cause, UnicodeError):
             raise StoreRefused(f"the host name in {variable} does not resolve. Correct {variable}.") from error
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise StoreRefused(

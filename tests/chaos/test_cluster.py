@@ -142,6 +142,7 @@ async def test_a_cluster_that_was_not_announced_is_refused(cluster: Cluster, val
     assert await check_valkey(valkey_url, 1, is_cluster=True) is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.req("FLT-049", "CFG-032")
 def test_a_server_serves_the_other_rooms_while_a_node_is_dead_and_all_after_its_replica_took_over(

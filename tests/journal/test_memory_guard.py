@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.errors import StorageUnavailable
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_results import JoinCode, Verdict, ViewState
 from app.infrastructure.lua_loader import LuaLoader
@@ -97,3 +98,27 @@ def test_it_goes_by_the_machine_or_container_without_a_limit_of_valkeys_own(tmp_
     two[0].write_text("max\n")
     two[1].write_text(f"{2**63 - 4096}\n")
     assert container_limit(two) is None
+
+
+@pytest.mark.req("FLT-048")
+async def test_a_full_valkey_refuses_and_loses_nobody(
+    small: ValkeyServer, fresh_schema: str, postgres: Postgres
+) -> None:
+    async with House(small.url, fresh_schema, "qm:") as house:
+        await house.create("shop")
+        for who in range(3):
+            await house.join("shop", who)
+        filled(small, 0.99)
+        small.ask("CONFIG", "SET", "maxmemory", "1")
+
+        with pytest.raises(StorageUnavailable):
+            await house.create("other")
+        assert (await house.join("shop", "new")).code is JoinCode.LINE_FULL
+        views = [await house.engine.status(house.rooms["shop"], holder(who, who + 1)) for who in range(3)]
+        small.ask("CONFIG", "SET", "maxmemory", "0")
+
+        assert [view.ahead for view in views] == [0, 1, 2]
+        joined = await house.join("shop", "new")
+        assert joined.view is not None
+        assert (joined.view.ticket, joined.view.ahead) == (4, 3)
+        assert (await house.create("other")).config.id == "other"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import ssl
 import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
+from redis import Redis as Redis_
 from redis.asyncio import Redis
 
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
+from tests.chaos.stores import ValkeyServer
 from tests.harness import Server, wait_for
 
 
@@ -22,6 +27,7 @@ async def test_it_finds_both_stores_well(valkey_url: str, database_url: str) -> 
     assert await check_postgres(database_url) is None
 
 
+@pytest.mark.req("FLT-052")
 async def test_it_refuses_credentials_that_valkey_refuses(valkey_url: str, fresh_prefix: str) -> None:
     user = fresh_prefix.rstrip(":")
     async with Redis.from_url(valkey_url) as client:
@@ -42,6 +48,47 @@ async def test_it_refuses_a_database_that_does_not_exist(database_url: str) -> N
         await check_postgres(database_url.replace("/postgres?", "/nowhere?"))
 
 
+@pytest.mark.req("FLT-052")
+async def test_it_refuses_a_host_name_that_does_not_resolve() -> None:
+    with pytest.raises(StoreRefused, match="host name in VALKEY_URL does not resolve") as valkey:
+        await check_valkey("redis://user:a-password@no..such.host:6379", 1)
+    with pytest.raises(StoreRefused, match="host name in DATABASE_URL does not resolve") as postgres:
+        await check_postgres("postgresql://user:a-password@no..such.host/qm")
+
+    for refusal in (valkey, postgres):
+        assert not {"a-password", "such.host"} & set(re.split(r"[\s/@:]", str(refusal.value)))
+
+
+@pytest.mark.req("FLT-052")
+async def test_it_refuses_a_certificate_that_does_not_verify(tmp_path: Path) -> None:
+    files = ("-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=valkey")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files]
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    with pytest.raises(StoreRefused, match="certificate of Valkey does not verify") as caught:
+        await check_valkey(f"rediss://:a-password@127.0.0.1:{port}", 2)
+
+    assert "a-password" not in str(caught.value)
+    server.close()
+
+
+@pytest.mark.req("FLT-053")
+async def test_it_takes_what_it_does_not_know_for_something_that_passes() -> None:
+    """For example a Valkey that has no connection left."""
+    with ValkeyServer("--maxclients", "1") as full, Redis_(port=full.port) as held:
+        held.ping()
+
+        said = await check_valkey(full.url, 2)
+
+    assert said is not None
+    assert said.partition(":")[0].endswith("Error")
+
+
+@pytest.mark.req("FLT-053")
 async def test_it_takes_a_refused_connection_for_something_that_passes() -> None:
     assert str(await check_valkey("redis://127.0.0.1:1", 1)).startswith("ConnectionError")
     assert await check_postgres("postgresql://127.0.0.1:1/qm") is not None

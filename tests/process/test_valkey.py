@@ -13,6 +13,7 @@ from redis.exceptions import ResponseError
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
+from app.infrastructure import valkey as adapter
 from app.infrastructure.embedded import PrivateStores
 from app.infrastructure.valkey import Valkey
 from tests.process.waiting import until
@@ -200,3 +201,29 @@ async def test_it_ends_calls_under_way_when_it_is_closed(valkey_url: str) -> Non
     with pytest.raises(StorageUnavailable):
         await call
     assert not valkey.is_down
+
+
+@pytest.mark.req("FLT-062")
+async def test_it_shows_an_outage_for_some_seconds_after_a_timeout(
+    own_stores: PrivateStores, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Down while the connection is lost, and for 5 s after a time-out on one that stayed."""
+    assert adapter.SHOWN_DOWN_SEC == 5.0
+    monkeypatch.setattr(adapter, "SHOWN_DOWN_SEC", 0.5)
+    assert (await valkey.execute("PING"), valkey.shown_state) == (b"PONG", "up")
+    with pytest.raises(StorageUnavailable):
+        await valkey.execute("BLPOP", "nothing", "0.6")
+    assert (valkey.is_down, valkey.shown_state) == (False, "down")
+    await until(lambda: valkey.shown_state == "up")
+    await valkey.execute("PING")
+
+    process = own_stores.children["valkey"].process
+    assert process is not None
+    process.kill()
+    process.wait()
+    await until(lambda: valkey.is_down)
+    assert valkey.shown_state == "down"
+    await asyncio.sleep(0.6)
+    assert valkey.shown_state == "down"
+    own_stores.restart("valkey")
+    await until(lambda: valkey.shown_state == "up")
