@@ -85,6 +85,7 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
         tunnels=qm.inline.tunnels,
     )
     qm.inline.gate.start(partial(_take_index, edge, qm.runtime))
+    qm.inline.tell_of_index()
     for routes in HOT_ROUTES:
         app.ctx.hot.extend(routes(qm))
 

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from app.core.runtime import Runtime
 from app.core.settings import ConfigWarning, Settings
 from app.domain.inline.forwarding import Hop
@@ -28,6 +30,9 @@ def guard_of(runtime: Runtime, settings: Settings) -> AddressGuard:
     smtp = settings.smtp_url.reveal() if settings.smtp_url else ""
     own = own_ports(runtime.valkey_url, runtime.database_url, smtp)
     return AddressGuard(allow_private=settings.proxy_allow_private, own=own)
+
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,11 @@ class Inline:
             hop=Hop.of(secrets, is_behind_edge=bool(settings.edge_secret)),
             pool=pool,
         )
+
+    def tell_of_index(self) -> None:
+        """Say at the start of a worker when the hosts are known without Valkey (INL-193)."""
+        if self.gate.index.hosts and not self.valkey.ever_connected:
+            log.warning("inline host index built from Postgres", hosts=len(self.gate.index.hosts))
 
     def block(self, totals: Counter[str]) -> dict[str, Any] | None:
         """``inline`` of the health answer; None while no room is proxied. ``totals``: the fleet's counts."""

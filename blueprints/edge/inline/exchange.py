@@ -113,6 +113,11 @@ class Exchange:
         return fields
 
     @property
+    def was_left(self) -> bool:
+        """Whether the exchange was given up before its answer was complete or had failed."""
+        return not self.is_tunnel and (not self._done.done() or self._done.cancelled())
+
+    @property
     def is_over(self) -> bool:
         """Whether the answer is complete, or will not come."""
         return self._done.done()

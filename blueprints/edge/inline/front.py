@@ -166,7 +166,7 @@ class InlineFront:
             return 0
         finally:
             protocol.exchange = None
-            if protocol.conn_info.lost and not exchange.is_over:
+            if protocol.conn_info.lost and exchange.was_left:
                 self._gate.counts.count(decision.room_id, Passed.CLIENT_ABORTS)
             if exchange.is_tunnel:
                 self._tunnels.forget(exchange.tunnel_number)
