@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from tests.harness import wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, Talk, plain, saying
 from tests.inline.people import Visitor
@@ -71,8 +72,7 @@ def test_it_passes_the_end_of_the_origin_on(front: Front, origin: Origin) -> Non
         assert client.rest() == b"last"  # half-closed: this side may still speak
         client.send(b"after")
         client.socket.shutdown(socket.SHUT_WR)
-        while not heard:
-            pass
+        wait_for(lambda: bool(heard))
     assert heard == [b"after"]
 
 
@@ -102,8 +102,7 @@ def test_it_passes_a_reset_on_in_both_directions(front: Front, origin: Origin) -
     client.until(b"\r\n\r\n")
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.socket.close()
-    while not ended:
-        pass
+    wait_for(lambda: bool(ended))
     assert isinstance(ended[0], ConnectionResetError)
 
     origin.script = breaking
