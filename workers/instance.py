@@ -32,6 +32,7 @@ from app.services.instance_watch import LOOK_SEC, RECORD_SEC, InstanceWatch
 from app.services.sites import Sites
 from app.services.standing import Standing
 from app.services.storage_watch import StorageWatch
+from workers.directory import directory_of
 from workers.runner import Background
 
 MEMORY_SEC = 10.0
@@ -43,7 +44,7 @@ async def watch_instance(background: Background) -> None:
     """Watch until the process is stopped; then tell the fleet that this instance has gone in order."""
     settings = background.settings
     records = FleetRecords(background.valkey, settings.valkey_prefix, background.runtime.run_name)
-    rooms = _directory(background)
+    rooms = directory_of(background)
     await rooms.start()
     watch, storage = _watch(background, records, rooms), _storage(background, records)
 
@@ -134,17 +135,6 @@ def _own_alerts(background: Background, rooms: RoomDirectory) -> LocalAlerts:
         book=background.book,
         attempts=Attempts(AlertLog(valkey, prefix, runtime.run_name), background.book),
         client=None if url is None else HookClient(url),
-    )
-
-
-def _directory(background: Background) -> RoomDirectory:
-    valkey, settings = background.valkey, background.settings
-    return RoomDirectory(
-        postgres=background.postgres,
-        live=EngineAdmin(valkey, settings.valkey_prefix, LuaLoader(valkey)),
-        valkey=valkey,
-        prefix=settings.valkey_prefix,
-        resync_ms=settings.resync_ms,
     )
 
 

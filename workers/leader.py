@@ -41,6 +41,7 @@ from app.services.prober import Prober
 from app.services.sites import Sites
 from app.services.tuner import Tuner
 from app.services.turn_mails import TurnMails
+from workers.directory import directory_of
 from workers.runner import Background
 
 
@@ -49,7 +50,7 @@ async def lead(background: Background) -> None:
     if background.settings.drill:
         await background.stop.wait()
         return
-    rooms = _directory(background)
+    rooms = directory_of(background)
     await rooms.start()
     try:
         await _leadership(background, rooms).run(background.stop)
@@ -138,15 +139,3 @@ def _knocker(background: Background) -> Knocker:
     settings, runtime = background.settings, background.runtime
     own = own_ports(runtime.valkey_url, runtime.database_url, settings.smtp_url.reveal() if settings.smtp_url else "")
     return Knocker(timeout_ms=settings.mesh_timeout_ms, allow_private=settings.proxy_allow_private, own=own)
-
-
-def _directory(background: Background) -> RoomDirectory:
-    """This process's copies of the rooms."""
-    valkey, settings = background.valkey, background.settings
-    return RoomDirectory(
-        postgres=background.postgres,
-        live=EngineAdmin(valkey, settings.valkey_prefix, LuaLoader(valkey)),
-        valkey=valkey,
-        prefix=settings.valkey_prefix,
-        resync_ms=settings.resync_ms,
-    )

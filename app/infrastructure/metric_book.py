@@ -10,15 +10,14 @@ Not here: which series there are (core/metrics.py), the text of ``/metrics`` (se
 from __future__ import annotations
 
 import mmap
-import os
 import struct
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
 from app.core.clock import mono
 from app.core.metrics import BOUNDS_SEC, FACTS, HTTP_REQUESTS, HTTP_SECONDS, METRICS, Kind, Metric
+from app.infrastructure.shared_memory import SharedMemory
 
 ENTRIES: Final = 32_768
 """Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
@@ -48,38 +47,13 @@ Key = tuple[str, tuple[str, ...]]
 """Name of a series and the values of its labels."""
 
 
-class MetricMemory:
-    """The memory itself, held by main for as long as the instance lives."""
-
-    def __init__(self, name: str, descriptor: int, path: str | None) -> None:
-        """``path`` is the file to remove at the end, where the memory is one."""
-        self.name = name
-        """What processes pass to ``MetricBook.attach``."""
-        self._descriptor = descriptor
-        self._path = path
+class MetricMemory(SharedMemory):
+    """The memory itself; processes attach by its name (``MetricBook.attach``)."""
 
     @classmethod
     def create(cls, processes: int, label: str = "qm-metrics") -> MetricMemory:
-        """Sparse memory for ``processes`` areas."""
-        path = None
-        if hasattr(os, "memfd_create"):  # ends with main however that ends
-            descriptor = os.memfd_create(label)
-            name = f"/proc/{os.getpid()}/fd/{descriptor}"
-        else:
-            descriptor, path = tempfile.mkstemp(prefix=f"{label}-")
-            name = path
-        os.ftruncate(descriptor, _PAGE + _AREA * processes)
-        os.pwrite(descriptor, _HEAD.pack(_MAGIC, processes), 0)
-        return cls(name, descriptor, path)
-
-    def close(self) -> None:
-        """Let go of the memory; processes that are attached keep their view. May be called twice."""
-        if self._descriptor < 0:
-            return
-        os.close(self._descriptor)
-        self._descriptor = -1
-        if self._path is not None:
-            os.unlink(self._path)
+        """Memory for ``processes`` areas."""
+        return cls.allocate(label, _PAGE + _AREA * processes, _HEAD.pack(_MAGIC, processes))
 
 
 class Tally:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import os
 import secrets
 import struct
-import tempfile
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from app.infrastructure.shared_memory import SharedMemory
 
 GROUPS: Final = (
     "join",
@@ -120,41 +120,15 @@ class _Layout(NamedTuple):
         return self.control(worker) + self._traces_at + TRACE_BYTES * self.buckets * index
 
 
-class RateTable:
-    """The memory itself, held by main for as long as the instance lives."""
-
-    def __init__(self, name: str, descriptor: int, path: str | None) -> None:
-        """``path`` is the file to remove at the end, where the memory is one."""
-        self.name = name
-        """What workers pass to ``RateLimiter.attach``."""
-        self._descriptor = descriptor
-        self._path = path
+class RateTable(SharedMemory):
+    """The memory itself; workers attach by its name (``RateLimiter.attach``)."""
 
     @classmethod
     def create(cls, label: str, workers: int, max_keys: int) -> RateTable:
-        """Sparse memory for ``workers`` areas that hold ``max_keys`` keys per budget together."""
+        """Memory for ``workers`` areas that hold ``max_keys`` keys per budget together."""
         layout = _Layout(workers, max(1, max_keys // (workers * WAYS)))
-        path = None
-        if hasattr(os, "memfd_create"):
-            # Not /dev/shm: containers bound it to 64 MB, and a file there would outlive a killed main.
-            descriptor = os.memfd_create(label)
-            name = f"/proc/{os.getpid()}/fd/{descriptor}"
-        else:
-            descriptor, path = tempfile.mkstemp(prefix=f"{label}-")
-            name = path
-        os.ftruncate(descriptor, layout.control(workers))
         head = _HEAD.pack(_MAGIC, workers, layout.buckets, len(GROUPS), len(GAUGES), len(TRACES))
-        os.pwrite(descriptor, head + secrets.token_bytes(16), 0)
-        return cls(name, descriptor, path)
-
-    def close(self) -> None:
-        """Let go of the memory; workers that are attached keep their view. May be called twice."""
-        if self._descriptor < 0:
-            return
-        os.close(self._descriptor)
-        self._descriptor = -1
-        if self._path is not None:
-            os.unlink(self._path)
+        return cls.allocate(label, layout.control(workers), head + secrets.token_bytes(16))
 
 
 class RateMemory:
