@@ -1,0 +1,83 @@
+"""What a server with stores of its own keeps over a stop and a kill, and what STORE=memory does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness import Server, wait_for
+
+
+def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str, Any]:
+    """Everything that was made, as the server has it now."""
+    found: dict[str, Any] = {}
+
+    def is_all_there() -> bool:
+        def ask(path: str, bearer: str) -> Any:
+            headers = {"Authorization": f"Bearer {bearer}"}
+            return httpx.get(f"{server.url}/api/admin/{path}", headers=headers, timeout=20).json()
+
+        visitor.base_url = httpx.URL(server.url)
+        state = visitor.get("/api/status?room=shop").json()
+        found.update(
+            rooms=[(one["id"], one["rate"]) for one in ask("rooms", server.admin_key).get("rooms", [])],
+            place=(state.get("ticket"), state.get("position")),
+            operator=ask("me", key).get("name"),
+            watcher=ask("me", link).get("kind"),
+            audit=[
+                e["action"] for e in ask("audit", server.admin_key)["entries"] if not e["action"].startswith("server.")
+            ],
+            notes=[item["kind"] for item in ask("timeline", server.admin_key).get("items", [])],
+        )
+        return found["place"][0] is not None or not found["rooms"]
+
+    wait_for(is_all_there)
+    return found
+
+
+@pytest.mark.req("FLT-120")
+def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
+    with Server(env={"STORE": "embedded"}, workers=1) as server, httpx.Client(timeout=20) as visitor:
+        admin = {"Authorization": f"Bearer {server.admin_key}"}
+        post = lambda path, **body: httpx.post(f"{server.url}/api/admin/{path}", json=body, headers=admin, timeout=20)  # noqa: E731
+        post("rooms", id="shop", targetUrl="https://shop.example/", ratePerMinute=0)
+        for _ in range(2):
+            visitor.cookies.clear()
+            joined = visitor.post(server.url + "/api/join", json={"roomId": "shop"})
+        assert joined.json()["ticket"] == 2
+        key = post("operators", name="Ann", role="operator").json()["key"]
+        link = post("monitor-tokens", label="tv").json()["token"]
+        post("rooms/shop/rate", rate=7)
+        post("rooms/shop/pause")
+        wait_for(lambda: {"rate", "state"} <= set(told(server, visitor, key, link)["notes"]))
+        before = told(server, visitor, key, link)
+        assert (before["rooms"], before["place"]) == ([("shop", 7)], (2, 2))
+        assert (before["operator"], before["watcher"]) == ("Ann", "monitor")
+
+        server.restart()
+        assert told(server, visitor, key, link) == before
+        server.kill()
+        server.wait()
+        server.start()
+        assert told(server, visitor, key, link) == before
+
+
+@pytest.mark.req("FLT-003")
+def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
+    with Server(workers=1) as server:
+        admin = {"Authorization": f"Bearer {server.admin_key}"}
+        body = {"id": "shop", "targetUrl": "https://shop.example/"}
+        assert httpx.post(f"{server.url}/api/admin/rooms", json=body, headers=admin, timeout=20).status_code == 200
+        words = " ".join(server.descendants().values()).split()
+        folders = {Path(word) for word in words if word.endswith("data/postgres")}
+        assert folders
+
+        server.restart()
+
+        assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).json()["rooms"] == []
+        assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 404
+        assert not any(folder.exists() for folder in folders)
+        assert not Path(server.env["DATA_DIR"]).exists()
