@@ -16,6 +16,7 @@ from app.core.clock import mono
 from app.domain.inline.failures import Failure, OriginFailed
 from app.domain.origins import Origin
 from app.infrastructure.address_guard import AddressGuard, AddressRefused, NotResolved
+from app.infrastructure.rate_limiter import RateLimiter
 
 IDLE_MAX: Final = 128
 """Idle connections kept per origin and process."""
@@ -26,6 +27,9 @@ UNREPEATABLE_IDLE_SEC: Final = 1.0
 ADDRESSES_TRIED: Final = 3
 ADDRESS_SEC: Final = 3.0
 """Time for one of several addresses."""
+GAUGE: Final = "upstream"
+"""Gauge of the connections that all workers of the instance have open."""
+_GAUGE_KEY: Final = b"origins"
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -104,9 +108,11 @@ class OriginLink(asyncio.Protocol):
 class OriginPool:
     """The connections of one process."""
 
-    def __init__(self, guard: AddressGuard, *, timeout_sec: float) -> None:
-        """``timeout_sec``: for DNS, TCP and TLS of one connection together (INL-159)."""
+    def __init__(self, guard: AddressGuard, *, timeout_sec: float, limiter: RateLimiter | None = None) -> None:
+        """``timeout_sec``: for DNS, TCP and TLS of one connection together (INL-159). ``limiter``: counts those that
+        are open, for all workers of the instance."""
         self._guard = guard
+        self._limiter = limiter
         self._timeout = timeout_sec
         self._idle: dict[Origin, list[OriginLink]] = {}
         self._links: set[OriginLink] = set()
@@ -154,7 +160,10 @@ class OriginPool:
 
     def forget(self, link: OriginLink) -> None:
         """A connection is gone."""
-        self._links.discard(link)
+        if link in self._links:
+            self._links.remove(link)
+            if self._limiter is not None:
+                self._limiter.gauge_leave(GAUGE, _GAUGE_KEY)
         idle = self._idle.get(link.key)
         if idle and link in idle:
             idle.remove(link)
@@ -191,5 +200,8 @@ class OriginPool:
         loop = asyncio.get_running_loop()
         link = OriginLink(self, origin)
         await loop.create_connection(lambda: link, address, origin.port, **tls)
-        self._links.add(link)
+        if not link.is_lost:
+            self._links.add(link)
+            if self._limiter is not None:
+                self._limiter.gauge_enter(GAUGE, _GAUGE_KEY, per_key=0, in_all=0)
         return link

@@ -32,7 +32,7 @@ GROUPS: Final = (
 )
 """Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
 
-GAUGES: Final = ("sse", "connections", "surplus", "exempt", "admin_streams")
+GAUGES: Final = ("sse", "connections", "surplus", "exempt", "admin_streams", "upstream")
 """Counts of things that are open now, or marked until the instance ends, per key and in all."""
 
 REFUSED: Final = "refused_"

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.core.settings import Settings
 from app.domain.client_address import Client, Note
+from app.infrastructure import origin_pool
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.undeclared import UndeclaredPeers
 
@@ -92,6 +93,6 @@ class ConnectionCap:
             "max": self.most,
             "reserve": self.reserve,
             "surplus": surplus,
-            "upstream": 0,
+            "upstream": self._limiter.gauge_total(origin_pool.GAUGE),
             "refusedTotal": self._limiter.counters.total("connections_refused"),
         }

@@ -62,7 +62,7 @@ class Inline:
         lookup: EngineLookup,
     ) -> Inline:
         """Wire it; opens nothing."""
-        pool = OriginPool(guard, timeout_sec=settings.proxy_timeout_ms / 1000)
+        pool = OriginPool(guard, timeout_sec=settings.proxy_timeout_ms / 1000, limiter=limiter)
         counts = InlineCounts(visitor.counts.inline, book)
         secrets = [settings.secret.reveal()]
         if settings.secret_previous:

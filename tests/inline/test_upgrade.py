@@ -114,6 +114,25 @@ def test_it_passes_a_reset_on_in_both_directions(front: Front, origin: Origin) -
             client.rest()
 
 
+@pytest.mark.req("CFG-176")
+def test_health_counts_connections_to_origins(front: Front, origin: Origin) -> None:
+    def upstream() -> int:
+        return int(front.admin("GET", "health")[1]["connections"]["upstream"])
+
+    origin.script = echo
+    wait_for(lambda: upstream() == origin.open)
+    before = upstream()
+    held = [front.connect() for _ in range(3)]
+    for client in held:
+        client.send(upgrade())
+        client.until(b"hello ")
+
+    wait_for(lambda: upstream() == origin.open >= 3)
+    for client in held:
+        client.socket.close()
+    wait_for(lambda: upstream() == origin.open <= before)
+
+
 @pytest.mark.req("INL-152")
 def test_it_passes_any_other_answer_to_a_handshake_as_it_is(front: Front, origin: Origin) -> None:
     origin.script = saying(b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")
