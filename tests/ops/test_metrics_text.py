@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -163,21 +164,27 @@ async def test_500_rooms_cost_less_than_a_second_and_let_others_have_their_turn(
     gaps = [0.0]
 
     async def visitor() -> None:
-        before = time.process_time()
+        before = time.thread_time()
         while True:
             await asyncio.sleep(0)
-            gaps.append(time.process_time() - before)
-            before = time.process_time()
+            gaps.append(time.thread_time() - before)
+            before = time.thread_time()
 
+    # By the processor's clock of this thread, and without the collector that sees all other tests' objects too.
+    gc.collect()
+    gc.disable()
     beside = asyncio.ensure_future(visitor())
-    began = time.process_time()
-    found = await page.scrape()
-    spent = time.process_time() - began  # by the processor's clock: a busy machine does not count
-    beside.cancel()
+    try:
+        began = time.thread_time()
+        text = await page.page.text(page.standing.now())
+        spent = time.thread_time() - began
+    finally:
+        gc.enable()
+        beside.cancel()
 
-    assert len(found.of("qm_room_waiting")) == 500
-    assert spent < 2  # the reading of the text by this test included
-    assert max(gaps[:-1]) < 0.1
+    assert len(Scrape(text.decode()).of("qm_room_waiting")) == 500
+    assert spent < 1
+    assert max(gaps) < 0.1
 
 
 @pytest.mark.req("OBS-054")
