@@ -79,7 +79,7 @@ def test_head_is_like_get_everywhere_without_a_body(team: dict[str, Caller], bro
         for name in ("admin_key", "monitor", "page"):
             full, head = team[name]("GET", asked), team[name]("HEAD", asked)
             assert (head.status_code, head.content) == (full.status_code, b""), (name, row)
-            if "timeline" not in path and path != "rooms":  # figures and lists move on
+            if "timeline" not in path and path not in ("rooms", "reports"):  # figures and lists move on
                 assert head.headers.get("content-length") == full.headers.get("content-length"), (name, row)
     no_csrf = {"X-QM-CSRF": "", "Sec-Fetch-Site": "cross-site"}
     assert browser("HEAD", "/api/admin/me", headers=no_csrf).status_code == 200

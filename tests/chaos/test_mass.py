@@ -35,7 +35,7 @@ async def test_it_numbers_two_thousand_joins_without_gap_or_double(server: Serve
 
 
 async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
-    cap, visitors = 10, 500
+    cap, visitors = 40, 500
     create_room(
         server.url,
         server.admin_key,

@@ -105,7 +105,8 @@ def test_it_has_bounds_for_line_and_block_and_none_for_a_body(front: Front, orig
         with front.connect() as client:
             client.send(raw)
             assert client.answer().status == status
-    assert origin.heads == []
+    # One that another test sent in pieces may be on its way still.
+    assert [head for head in origin.heads if head.startswith(b"GET")] == []
     with front.connect() as client:
         client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 20000000\r\n\r\n", b"x" * 20_000_000)
         assert client.answer().status == 200
