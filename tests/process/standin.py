@@ -24,6 +24,7 @@ from workers.runner import Background
 def create_app(runtime: Runtime) -> Sanic[Any, Any]:
     """One route that says who answered, one that takes its time, one that ends its process."""
     app: Sanic[Any, Any] = Sanic("standin", config=Config(env_prefix=""), configure_logging=False)
+    app.ctx.runtime = runtime  # a stop asks it how long it may take
 
     @app.get("/who")
     async def who(request: Request) -> HTTPResponse:
