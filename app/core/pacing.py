@@ -7,7 +7,7 @@ from typing import Final
 
 from app.core.clock import mono
 
-REST_MAX_SEC: Final = 0.02
+REST_MAX_SEC: Final = 0.005
 """A slice is a few ms; one that took longer had itself to wait for others."""
 
 
