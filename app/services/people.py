@@ -62,9 +62,12 @@ class People:
         self._everyone = Everyone(0, {}, {})
         self._confirmed_at = float("-inf")
         """When the look began that confirmed the copy last."""
+        self._told_at = float("-inf")
+        """When somebody told of a change last: only a look that began after it confirms the copy."""
         self._seen_changes = -1
         self._looking = asyncio.Lock()
         self._last_look = float("-inf")
+        """When the look began that came to an end last, with or without an answer; one broken off is none."""
         self._last_error: StorageUnavailable | None = None
         self._rate = max(1.0, LOOKUPS_PER_SEC / workers)
         self._tokens = self._rate
@@ -95,7 +98,7 @@ class People:
 
     async def confirm(self) -> None:
         """Return when the copy may be relied on. Raises StorageUnavailable when nothing can be said."""
-        is_fresh = mono() - self._confirmed_at <= self._max_age
+        is_fresh = self._confirmed_at >= max(self._told_at, mono() - self._max_age)
         if not is_fresh or self._changes.total("access_changes") != self._seen_changes:
             await self.refresh()
 
@@ -115,13 +118,13 @@ class People:
         streams end at once, ``*`` for those of every link.
         """
         self._changes.add("access_changes")
-        self._confirmed_at = float("-inf")
+        self._told_at = mono()
         await self._try()
         await self._send_hint(HINT, dead)
 
     async def hear(self, _dead: str = "") -> None:
         """Some process changed something."""
-        self._confirmed_at = float("-inf")
+        self._told_at = mono()
         await self._try()
 
     def note_operator_used(self, ident: str, address: str) -> None:
@@ -162,7 +165,7 @@ class People:
             log.exception("people_resync_failed")
 
     async def _look(self) -> None:
-        self._last_look = begun = mono()
+        begun = mono()
         changes = self._changes.total("access_changes")
         try:
             async with asyncio.timeout(READ_SEC):
@@ -174,6 +177,7 @@ class People:
             self._last_error = StorageUnavailable()
         else:
             self._last_error, self._confirmed_at, self._seen_changes = None, begun, changes
+        self._last_look = begun
 
     def _may_look_up(self) -> bool:
         now = mono()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import BadRequest, QmError, Unauthorized
+from app.core.errors import BadRequest, QmError, StorageUnavailable, Unauthorized
 from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
@@ -36,6 +36,12 @@ async def no_postgres(desk: Desk) -> Desk:
 
 def acting(ident: str, role: str = "owner") -> Actor:
     return Actor("Night ops", kind="operator", ident=ident, role=role, ip="192.0.2.7", instance="i:test")
+
+
+def unheard(process: Desk) -> Desk:
+    """``process`` with no memory that tells it of changes, as on another instance."""
+    process.people._changes = type("Silent", (), {"total": lambda *_: 0, "add": lambda *_: None})()
+    return process
 
 
 async def rows(desk: Desk, table: str) -> str:
@@ -156,8 +162,7 @@ async def test_a_revoked_operator_is_refused_at_the_next_request_everywhere(desk
     """By the shared memory on the instance, by the hint on others, with the hint lost within the resync."""
     ident, key = await desk.operator()
     sibling, deaf = desk.another(), desk.another(resync_ms=300)
-    lonely = deaf.another()
-    lonely.people._changes = type("Silent", (), {"total": lambda *_: 0, "add": lambda *_: None})()
+    lonely = unheard(deaf.another())
     everywhere = (desk, other, sibling, deaf)
     for process in (*everywhere, lonely):
         assert await process.may(key) == "ok"
@@ -289,10 +294,67 @@ async def test_whoever_lost_his_rights_on_the_way_hands_out_nothing(desk: Desk) 
     assert (await desk.records.links_by_maker(desk.now())).get(ident) is None
 
 
+@pytest.mark.req("FLT-032")
+async def test_a_look_that_was_broken_off_confirms_nothing_for_whoever_waited(desk: Desk) -> None:
+    ident, key = await desk.operator()
+    process = desk.another()
+    assert await process.may(key) == "ok"
+    version, is_looking = process.records.version, asyncio.Event()
+
+    async def hang() -> int:
+        process.records.version = version  # type: ignore[method-assign]
+        is_looking.set()
+        await asyncio.Event().wait()
+        return 0
+
+    process.records.version = hang  # type: ignore[method-assign]
+    async with process.people._looking:
+        await desk.operators.revoke(ident, OWNER, purge=False)
+        gone = asyncio.create_task(process.people.refresh())
+        waits = asyncio.create_task(process.people.operator(ident))
+        await asyncio.sleep(0)
+    await is_looking.wait()
+    gone.cancel()
+
+    found = await waits
+    assert found is not None
+    assert found.revoked_at == desk.now()
+
+
+@pytest.mark.req("FLT-032")
+async def test_a_look_begun_before_a_hint_does_not_answer_for_it(desk: Desk) -> None:
+    ident, key = await desk.operator()
+    process = unheard(desk.another())
+    assert await process.may(key) == "ok"
+    version, has_read, may_end = process.records.version, asyncio.Event(), asyncio.Event()
+
+    async def slow() -> int:
+        found = await version()
+        has_read.set()
+        await may_end.wait()
+        return found
+
+    async def fail() -> int:
+        raise StorageUnavailable
+
+    process.records.version = slow  # type: ignore[method-assign]
+    early = asyncio.create_task(process.people.refresh())
+    await has_read.wait()
+    await desk.operators.revoke(ident, OWNER, purge=False)
+    process.records.version = fail  # type: ignore[method-assign]
+    heard = asyncio.create_task(process.people.hear(ident))
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(early, heard)
+
+    assert await process.may(key) == "storage_unavailable"
+    process.records.version = version  # type: ignore[method-assign]
+    assert await process.may(key) == "unauthorized"
+
+
 @pytest.mark.req("FLT-033")
 async def test_a_key_made_a_moment_ago_elsewhere_works(desk: Desk) -> None:
-    deaf = desk.another()
-    deaf.people._changes = type("Silent", (), {"total": lambda *_: 0, "add": lambda *_: None})()
+    deaf = unheard(desk.another())
     await deaf.people.confirm()
 
     _, key = await desk.operator()
