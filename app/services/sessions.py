@@ -130,13 +130,17 @@ class Sessions:
         except StorageUnavailable:
             ended = None
         found: list[Principal | Standing] = []
+        is_away = False
         for one in principals:
             if one.session_id and ended is None:
                 found.append(Standing.UNSURE)
             elif (one.expires_at or now + 1) <= now or one.session_id in (ended or ()):
                 found.append(Standing.OVER)
+            elif is_away and (one.operator_id or one.link_id):
+                found.append(Standing.UNSURE)  # a look that failed is not waited for again by each
             else:
                 found.append(await self._of_today(one))
+                is_away = is_away or found[-1] is Standing.UNSURE
         return found
 
     async def _of_today(self, one: Principal) -> Principal | Standing:

@@ -11,7 +11,7 @@ import pytest
 
 from app.core.errors import BadRequest, QmError, StorageUnavailable, Unauthorized
 from app.domain.actor import Actor
-from app.domain.principal import Principal, Via
+from app.domain.principal import OWNER_BY_KEY, Principal, Via
 from app.domain.roles import Role
 from app.infrastructure.postgres import Postgres
 from app.services.operators import OperatorRevoked
@@ -350,6 +350,21 @@ async def test_a_look_begun_before_a_hint_does_not_answer_for_it(desk: Desk) -> 
     assert await process.may(key) == "storage_unavailable"
     process.records.version = version  # type: ignore[method-assign]
     assert await process.may(key) == "unauthorized"
+
+
+async def test_many_streams_wait_for_one_look_at_a_store_that_is_away(desk: Desk) -> None:
+    holders = [await desk.access.authenticate(brought(f"Bearer {(await desk.operator())[1]}")) for _ in range(4)]
+    process, looks = desk.another(), 0
+
+    async def fail() -> int:
+        nonlocal looks
+        looks += 1
+        raise StorageUnavailable
+
+    process.records.version = fail  # type: ignore[method-assign]
+
+    assert await process.sessions.present([*holders, OWNER_BY_KEY]) == [Standing.UNSURE] * 4 + [OWNER_BY_KEY]
+    assert looks == 1
 
 
 @pytest.mark.req("FLT-033")
