@@ -16,11 +16,16 @@ function KeyShown({ panelId, name, value }) {
   const field = useRef(null);
   const [copied, setCopied] = useState(false);
   useEffect(() => field.current.select(), []);
-  const copy = () =>
-    navigator.clipboard.writeText(value).then(
-      () => (setCopied(true), announce(t("link.copied"))),
-      () => field.current.select(),
-    );
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(value); // plain http has no clipboard at all
+    } catch {
+      field.current.select();
+      return;
+    }
+    setCopied(true);
+    announce(t("link.copied"));
+  };
   return html`
     <${Panel} panelId=${panelId} kind="box wide-box" title=${t("access.key.title", { name })} mayClose=${() => false}>
       ${(close) => html`

@@ -121,7 +121,12 @@ def test_it_shows_a_new_key_once_and_closes_by_its_own_button(signed_in: Callabl
     page.keyboard.press("Escape")
     page.mouse.click(5, 5)
     expect(box).to_be_visible()
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    field = box.get_by_role("textbox")
+    field.evaluate("field => field.setSelectionRange(0, 0)")
     box.get_by_role("button", name="Copy").click()
+    chosen = field.evaluate("field => field.value.slice(field.selectionStart, field.selectionEnd)")
+    assert chosen == "qmo_00000000_secret"
     box.get_by_role("button", name="I have kept it").click()
 
     expect(box).to_have_count(0)
