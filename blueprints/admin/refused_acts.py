@@ -43,6 +43,8 @@ async def note_refused(call: Call, method: str, path: str, refusal: QmError) -> 
     action = ACTIONS.get((method, path))
     if action is None or not isinstance(refusal, InlineRequiresOwner | NotRecorded):
         return
+    if action == "operator.revoke" and "purge" in call.query:
+        action = "operator.purge"
     detail = UNRECORDED
     if isinstance(refusal, InlineRequiresOwner):
         action = "room.create" if refusal.creating else "room.update"
