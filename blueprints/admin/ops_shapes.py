@@ -7,11 +7,10 @@ from typing import Final
 from app.domain.alerts import KINDS, Severity, Status
 from app.domain.report import BUCKETS, COLUMNS, NOTES
 from app.services.reports import ROWS_MAX
-from blueprints.openapi.shapes import COUNT, TEXT, TIME, Shape, integer, listed, maybe, one_of, struct
+from blueprints.openapi.shapes import COUNT, FLAG, TEXT, TIME, Shape, integer, listed, maybe, one_of, struct
 
 _EVENT: Final = one_of(*KINDS)
 _SEVERITY: Final = one_of(*Severity)
-_FLAG: Final[Shape] = {"type": "boolean"}
 _ALERT: Final[dict[str, Shape]] = {
     "event": _EVENT,
     "severity": _SEVERITY,
@@ -28,7 +27,7 @@ _DELIVERY: Final = struct(
         "event": _EVENT,
         "status": one_of(*Status),
         "roomId": maybe(TEXT),
-        "ok": _FLAG,
+        "ok": FLAG,
         "httpStatus": maybe(integer(100, 599)),
         "error": maybe(TEXT),
         "ms": COUNT,
@@ -37,13 +36,13 @@ _DELIVERY: Final = struct(
 )
 _WHOLE: Final = struct(
     {
-        "configured": _FLAG,
+        "configured": FLAG,
         "webhookHost": maybe(TEXT),
         "everyMs": COUNT,
         "holdSec": COUNT,
         "repeatSec": COUNT,
         "instance": TEXT,
-        "leader": _FLAG,
+        "leader": FLAG,
         "leaderInstance": maybe(TEXT),
         "firing": listed(struct({**_ALERT, **_NAMES, **_FIRED})),
         "pending": listed(struct({**_ALERT, **_NAMES, "firesAt": TIME})),
@@ -55,7 +54,7 @@ _WHOLE: Final = struct(
 )
 _REDUCED: Final = struct({"firing": listed(struct({**_ALERT, **_FIRED}))})
 ALERTS: Final[Shape] = {"oneOf": [_WHOLE, _REDUCED]}
-ALERT_TESTED: Final = struct({"ok": _FLAG, "delivery": _DELIVERY})
+ALERT_TESTED: Final = struct({"ok": FLAG, "delivery": _DELIVERY})
 _COUNTED: Final = ("joins", "passes", "peakDepth", "peakActive", "measuredWaits", "blocked", "warned", "samples")
 _SECONDS: Final = ("waitP50Sec", "waitP90Sec", "waitMaxSec")
 _ROW: Final[dict[str, Shape]] = {
@@ -67,7 +66,7 @@ _ROW: Final[dict[str, Shape]] = {
     "avgDepth": maybe({"type": "number"}),
     **{name: maybe(COUNT) for name in _SECONDS},
     "waitAvgSec": maybe({"type": "number"}),
-    "partial": _FLAG,
+    "partial": FLAG,
     "coveredSec": COUNT,
     "missingSec": COUNT,
 }

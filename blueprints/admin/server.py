@@ -7,7 +7,8 @@ from typing import Final
 from sanic.response import HTTPResponse
 
 from app.core.clock import wall_ms
-from app.core.errors import InvalidField, UnknownField
+from app.core.errors import InvalidField
+from app.core.jsonbody import refuse_unknown
 from app.domain.roles import Role
 from blueprints.admin.routing import Call, Route, reply, tell
 
@@ -15,8 +16,7 @@ from blueprints.admin.routing import Call, Route, reply, tell
 async def shutdown(call: Call) -> HTTPResponse:
     """Answer, and then stop as at a SIGTERM; asked again while it stops, the same answer and nothing more."""
     body = call.body()
-    if unknown := body.keys() - {"force"}:
-        raise UnknownField(*sorted(unknown))
+    refuse_unknown(body, ("force",))
     if not isinstance(body.get("force", True), bool):
         raise InvalidField("force", "force must be true or false")
     runtime = call.qm.runtime

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 
 from app.context import AppContext
 from app.core.errors import BadRequest, UnknownField
-from app.core.jsonbody import parse_object
+from app.core.jsonbody import parse_object, refuse_unknown
 from app.domain.client_address import Client
 from app.services.access import CredentialInQuery
 from app.services.sessions import TICKET_MS
@@ -77,8 +77,7 @@ async def _refuse_query(request: Request, qm: AppContext) -> None:
 
 
 def _key(body: dict[str, Any]) -> str:
-    if unknown := [name for name in body if name != "key"]:
-        raise UnknownField(*unknown)
+    refuse_unknown(body, ("key",))
     key = body.get("key")
     if not isinstance(key, str) or not 1 <= len(key) <= KEY_MAX:
         raise BadRequest(f"key must be text of 1 to {KEY_MAX} characters", code="invalid_key_field", fields=["key"])
