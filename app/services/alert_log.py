@@ -5,6 +5,7 @@ While the live store is away they wait here, the latest of them. Source: OBS-105
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any
 
@@ -20,6 +21,7 @@ class Attempts:
         self._log = log
         self._book = book
         self._waiting: deque[dict[str, Any]] = deque(maxlen=LOG_MAX)
+        self._handing = asyncio.Lock()
 
     def note(self, entry: dict[str, Any]) -> None:
         """An attempt was made (``Delivery.attempt_json``)."""
@@ -28,12 +30,15 @@ class Attempts:
 
     async def hand_over(self) -> None:
         """Put what waits into the live store. Raises StorageUnavailable; nothing is lost by it."""
-        entries = list(self._waiting)
-        if not entries:
-            return
-        await self._log.add(entries)
-        for _ in entries:
-            self._waiting.popleft()
+        async with self._handing:
+            entries = list(self._waiting)
+            if not entries:
+                return
+            await self._log.add(entries)
+            for entry in entries:
+                # An attempt made meanwhile may have pushed the oldest out.
+                if self._waiting[0] is entry:
+                    self._waiting.popleft()
 
     async def latest(self) -> list[dict[str, Any]]:
         """The last attempts of the instance, the latest first. Raises StorageUnavailable."""

@@ -171,3 +171,33 @@ async def test_every_instance_shows_how_many_alerts_fire(watch: Watch, monkeypat
     assert counts == {"critical": 0, "warning": 1, "info": 0}
     assert own.book.total(metrics.ALERTS_PENDING) == 0
     await own.end()
+
+
+class SlowLog:
+    """A log whose writes end when the test says so."""
+
+    def __init__(self) -> None:
+        self.kept: list[dict[str, Any]] = []
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def add(self, entries: Any) -> None:
+        entries = list(entries)
+        self.asked.set()
+        await self.go.wait()
+        self.kept += entries
+
+
+@pytest.mark.parametrize("waiting", [1, 20])
+async def test_it_hands_each_attempt_over_once_when_two_do_so_and_more_are_made_meanwhile(waiting: int) -> None:
+    log: Any = SlowLog()
+    attempts = Attempts(log, MetricBook.alone())
+    for number in range(waiting):
+        attempts.note({"ok": True, "attempt": number})
+    two = [asyncio.ensure_future(attempts.hand_over()) for _ in range(2)]
+    await log.asked.wait()
+    attempts.note({"ok": True, "attempt": waiting})
+    log.go.set()
+    await asyncio.gather(*two)
+    await attempts.hand_over()
+
+    assert [entry["attempt"] for entry in log.kept] == [*range(waiting + 1)]
