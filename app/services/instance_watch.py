@@ -191,6 +191,8 @@ class InstanceWatch:
         """Numbers of this instance that alerts of the fleet go by (OBS-149)."""
         counters, lists, book = self._numbers.counters, self._numbers.lists, self._book
         jump_at = book.latest(metrics.JUMP_AT)
+        # By the clock of the live store, as whoever reads it goes by: the own one may be days off since the jump.
+        jumped = jump_at - signed(book.latest(metrics.CLOCK_OFFSET)) if jump_at else None
         connections = self._numbers.gauge_total("connections")
         most = self._runtime.settings.max_connections
         locked = self._locked_connectors()
@@ -198,7 +200,7 @@ class InstanceWatch:
             "connections": connections,
             "maxConnections": most,
             "isFull": 0 < most <= connections,
-            "clockJumpAt": jump_at or None,
+            "clockJumpAt": jumped,
             "clockJumpMs": signed(book.latest(metrics.JUMP_MS)) if jump_at else None,
             "undeclaredPeers": len(lists["undeclared"].recent(600.0)),
             "lockedConnectors": locked,

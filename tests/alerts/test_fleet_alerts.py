@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.core import metrics
+from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.secret import Secret
 from app.domain.client_address import Client, Note
@@ -20,6 +21,7 @@ from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
+from app.services import instance_watch
 from app.services.connector_keys import ConnectorKeys
 from app.services.edge_watch import EdgeWatch
 from app.services.instance_watch import InstanceWatch
@@ -190,6 +192,23 @@ async def test_it_tells_of_a_clock_that_jumped(watch: Watch, one: Instance) -> N
     one.book.put(metrics.JUMP_AT, now - 3_600_001)
     await one.self.tell()
     await assert_resolved(watch, "clock_jump")
+
+
+@pytest.mark.req("OBS-129")
+@pytest.mark.parametrize("off_ms", [-86_400_000, 86_400_000])
+async def test_it_tells_of_a_clock_that_jumped_far_for_an_hour_whatever_it_shows_now(
+    watch: Watch, one: Instance, monkeypatch: pytest.MonkeyPatch, off_ms: int
+) -> None:
+    monkeypatch.setattr(instance_watch, "raw_wall_ms", lambda: int(wall_ms()) + off_ms)
+    one.book.put(metrics.JUMP_MS, off_ms)
+    shown = int(wall_ms()) + off_ms
+    one.book.put(metrics.JUMP_AT, shown - 60_000)
+    await one.tell()
+    assert await watch.pending() == ["clock_jump"]
+
+    one.book.put(metrics.JUMP_AT, shown - 3_601_000)
+    await one.tell()
+    assert await watch.pending() == []
 
 
 @pytest.mark.req("OBS-130")
