@@ -40,7 +40,7 @@ class StorageWatch:
         self._instance = instance
         self._is_private = is_private
         self._failing_since = 0
-        """When the frames began to see failures, ms of the live store's clock."""
+        """When the frames began to see failures, ms of the live store's clock; 0 = not known yet."""
         self._judge = StorageJudge(every_ms, errors=self._errors())
 
     async def frame(self) -> None:
@@ -48,11 +48,13 @@ class StorageWatch:
         await self._try()  # also when nothing fails: the word of an idle instance has to be worth something
         times, judge = self._times(), self._judge
         judge.frame(self._errors(), int(mono() * 1000))
+        if judge.streak == 1:
+            self._failing_since = 0
         others: Sequence[StorageReport] = ()
         now = 0
         try:
             now = await self._records.now_ms()
-            if judge.streak == 1:
+            if judge.streak and not self._failing_since:
                 self._failing_since = now
             await self._records.report_storage(self._report(now, times))  # for alerts also where it is the only one
             if not self._is_private:

@@ -15,7 +15,7 @@ from app.core.secret import Secret
 from app.domain.client_address import Client, Note
 from app.domain.origins import Origin
 from app.domain.site_health import Knocked, SiteHealth
-from app.domain.storage_state import StorageReport
+from app.domain.storage_state import StorageReport, Unready
 from app.domain.tokens import Cause
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
@@ -178,6 +178,35 @@ async def test_it_hears_of_storage_where_the_stores_are_the_instance_s_own(watch
         await alone.frame()
     await watch.frame()
     assert await watch.firing() == ["storage_failing"]
+
+
+@pytest.mark.req("OBS-019")
+async def test_a_word_from_before_the_trouble_counts_for_nothing_though_valkey_was_away_when_it_began(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals = Journal(), Journal()
+    here, there = storage(watch, "i:a", journals[0]), storage(watch, "i:b", journals[1])
+    await here.frame()
+    await there.frame()
+
+    async def away() -> int:
+        raise StorageUnavailable
+
+    journals[0].is_well = journals[1].is_well = False  # the database of both
+    with monkeypatch.context() as patch:
+        patch.setattr(here._records, "now_ms", away)
+        await here.frame()
+    await here.frame()
+    assert Unready(here._book.latest(metrics.UNREADY)) is Unready.NO, "i:b was well before it began"
+
+    journals[1].is_well = True
+
+    async def is_alone() -> bool:
+        await there.frame()
+        await here.frame()
+        return here._book.latest(metrics.UNREADY) == Unready.ALONE
+
+    await until(is_alone)
 
 
 @pytest.mark.req("OBS-129")
