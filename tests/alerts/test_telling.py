@@ -276,6 +276,16 @@ async def test_the_end_of_a_leader_resolves_nothing(watch: Watch) -> None:
     await watch.hold(10)
     await watch.receiver.came(1)
 
+    await watch.end()
+    watch.now += 10_000
+    leading = asyncio.ensure_future(watch.duty.run(watch.term))
+
+    async def has_looked() -> bool:
+        return (await watch.store.read()).looked.at == watch.now
+
+    await until(has_looked)
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
     await watch.give_up()
     await asyncio.sleep(0.2)
 

@@ -48,7 +48,7 @@ def is_well(one: Instance) -> bool:
     return bool(body["ready"] and body["status"] == "ok" and body["storage"]["ok"])
 
 
-@pytest.mark.req("FLT-043", "FLT-044")
+@pytest.mark.req("FLT-043", "FLT-044", "OBS-076")
 def test_each_lists_both(two: Pair) -> None:
     def seen(one: Instance) -> list[bool]:
         return sorted(member["leader"] for member in one.health()["fleet"]["members"])
@@ -66,6 +66,8 @@ def test_each_lists_both(two: Pair) -> None:
             }  # fmt: skip
             assert (member["ready"], member["storageOk"]) == (True, True)
             assert member["kid"] == one.health()["keys"]["kid"]
+        name = one.health()["instance"]
+        assert scrape(one.server).value("qm_leader", instance=name) == members[name]["leader"]
     runs = list(two.redis.scan_iter(match=f"{two.prefix}ctr:*"))
     assert len(runs) == 2
     assert all(two.redis.hexists(run, "i") and 0 < two.redis.pttl(run) <= 15_000 for run in runs)

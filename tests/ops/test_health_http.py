@@ -103,13 +103,13 @@ def test_metrics_and_health_tell_the_same(server: Server, owner: Caller) -> None
         httpx.post(f"{server.url}/api/join", json={"roomId": room})
     wait_for(lambda: owner("GET", "/api/admin/health").json()["memory"]["rssBytes"])
     wait_for(lambda: owner("GET", "/api/admin/health").json()["storage"]["pendingEvents"] == 0)
-    with stream(server, room):
+    with stream(server, room), console(server, owner):
         health = owner("GET", "/api/admin/health").json()
         found = scrape(server)
     assert found.value("qm_room_waiting", room=room) == 3
     assert found.value("qm_rooms") == health["rooms"]["count"]
     assert found.value("qm_sse_subscribers", kind="visitor") == health["sse"]["visitors"] == 1
-    assert found.value("qm_sse_subscribers", kind="admin") == health["sse"]["admin"] == 0
+    assert found.value("qm_sse_subscribers", kind="admin") == health["sse"]["admin"] == 1
     assert found.value("qm_connections_limit") == health["connections"]["max"]
     assert found.value("qm_connections_open") in (health["connections"]["open"], health["connections"]["open"] + 1)
     assert 0 <= (found.value("qm_uptime_seconds") or 0) - health["uptimeSec"] < 5
@@ -132,6 +132,15 @@ def stream(server: Server, room: str) -> Iterator[None]:
             assert answer.status_code == 200
             yield
     httpx.post(f"{server.url}/api/leave", json={"roomId": room, "token": token})
+
+
+@contextmanager
+def console(server: Server, owner: Caller) -> Iterator[None]:
+    """A console's open stream."""
+    ticket = owner("POST", "/api/admin/sse-ticket").json()["ticket"]
+    with httpx.stream("GET", f"{server.url}/api/admin/events?ticket={ticket}", timeout=10) as answer:
+        assert answer.status_code == 200
+        yield
 
 
 @pytest.mark.req("OBS-011", "OBS-013", "CFG-175", "OBS-098")
