@@ -11,6 +11,8 @@ from redis import Redis
 
 from app.infrastructure.embedded import PrivateStores
 
+pytest_plugins = ["tests.admin.fixtures"]
+
 
 @pytest.fixture(scope="session")
 def private_stores() -> Iterator[PrivateStores]:

@@ -93,7 +93,7 @@ class WatchServices:
             alerts=Alerts(
                 runtime=runtime, valkey=valkey, store=AlertStore(valkey, prefix, loader),
                 attempts=Attempts(AlertLog(valkey, prefix, runtime.run_name), book), book=book,
-                trail=doors.audit_trail, client=_hook(settings), limiter=limiter,
+                trail=doors.audit_trail, client=hook_of(settings), limiter=limiter,
             ),
             reports=Reports(rooms=directory, live=LiveHours(prefix, loader), store=HourStore(postgres)),
             edge_watch=edge_watch,
@@ -101,7 +101,7 @@ class WatchServices:
         )  # fmt: skip
 
 
-def _hook(settings: Settings) -> HookClient | None:
+def hook_of(settings: Settings) -> HookClient | None:
     """The way to whoever is told of alerts; in a drill nobody is (CFG-026)."""
     url = None if settings.drill else settings.alert_webhook_url
     return None if url is None else HookClient(url)

@@ -198,26 +198,6 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def callers(server: Server) -> Iterator[Callers]:
-    """Makes callers of that server."""
-    callers = Callers(server)
-    yield callers
-    callers.close()
-
-
-@pytest.fixture
-def owner(server: Server, callers: Callers) -> Caller:
-    """A script with ADMIN_KEY."""
-    return callers.with_key(server.admin_key)
-
-
-@pytest.fixture
-def stranger(callers: Callers) -> Caller:
-    """A script without a key."""
-    return callers.with_key(None)
-
-
-@pytest.fixture
 def browser(callers: Callers) -> Caller:
     """The console's page after signing in."""
     return callers.signed_in()

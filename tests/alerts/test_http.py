@@ -69,18 +69,6 @@ def server(hook: Hook) -> Iterator[Server]:
         assert "geheim" not in made.stderr
 
 
-@pytest.fixture
-def callers(server: Server) -> Iterator[Callers]:
-    made = Callers(server)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def owner(server: Server, callers: Callers) -> Caller:
-    return callers.with_key(server.admin_key)
-
-
 def operator_key(owner: Caller, role: str) -> str:
     return str(owner("POST", "/api/admin/operators", {"name": f"an {role}", "role": role}).json()["key"])
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from app.context import _hook
 from app.core.secret import Secret
 from app.core.settings import Settings
 from app.domain.alert_delivery import Delivery, Outcome
@@ -26,6 +25,7 @@ from app.services.alert_log import Attempts
 from app.services.alert_outbox import Outbox
 from app.services.alerts import Alerts
 from app.services.leadership import TermOver
+from app.services.watch_services import hook_of
 from tests.alerts.conftest import Watch
 from tests.alerts.receiver import Receiver
 from tests.journal.house import until
@@ -344,7 +344,7 @@ async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_p
     background = Background(runtime, valkey, postgres, asyncio.Event(), lambda: None)
     rooms: Any = SimpleNamespace(all=list)
 
-    assert _hook(settings) is None, "nor does a test"
+    assert hook_of(settings) is None, "nor does a test"
     assert _own_alerts(background, rooms).outbox is None
     leading = asyncio.ensure_future(lead(background))
     await asyncio.sleep(0.1)
@@ -352,7 +352,7 @@ async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_p
     background.stop.set()
     await asyncio.wait_for(leading, 10)
     assert receiver.bodies == []
-    assert _hook(Settings(alert_webhook_url=receiver.url)) is not None
+    assert hook_of(Settings(alert_webhook_url=receiver.url)) is not None
     await valkey.close()
     await postgres.close()
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin.callers import Caller, Callers
 from tests.admin.conftest import house as house
 from tests.admin.conftest import process as process
 from tests.harness import Server
@@ -31,22 +30,3 @@ def server() -> Iterator[Server]:
     }
     with Server(env=env, workers=2) as server:
         yield server
-
-
-@pytest.fixture
-def callers(server: Server) -> Iterator[Callers]:
-    callers = Callers(server)
-    yield callers
-    callers.close()
-
-
-@pytest.fixture
-def owner(server: Server, callers: Callers) -> Caller:
-    """A script with ADMIN_KEY."""
-    return callers.with_key(server.admin_key)
-
-
-@pytest.fixture
-def stranger(callers: Callers) -> Caller:
-    """Somebody without a key, at an address of his own."""
-    return callers.with_key(None)
