@@ -1,4 +1,4 @@
-"""Memory of this instance's processes, and how much it may have, as the kernel tells (OBS-080)."""
+"""Memory of this instance's processes, as the kernel tells (OBS-080)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,3 @@ def resident_bytes(main_pid: int) -> int:
         except (OSError, ValueError, IndexError):
             continue  # it ended in between
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def limit_bytes() -> int | None:
-    """Most memory that this container may have; None without a limit."""
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limit = int(Path(name).read_text())
-        except (OSError, ValueError):
-            continue  # "max", or another version of control groups
-        return limit if limit < 1 << 60 else None
-    return None

@@ -23,9 +23,9 @@ from app.domain.keyring import Keyring
 from app.domain.room_hardening import room_advice
 from app.infrastructure.fleet_records import Fleet
 from app.infrastructure.journal_size import JournalSize
+from app.infrastructure.memory_limits import container_limit
 from app.infrastructure.metric_book import MetricBook, signed
 from app.infrastructure.postgres import Postgres
-from app.infrastructure.process_memory import limit_bytes
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.seal_store import SealState, SealStore
 from app.services.edge_watch import ConnectionCap, EdgeWatch
@@ -255,7 +255,7 @@ class AdminHealth:
         }
 
     def _memory_block(self) -> dict[str, Any]:
-        return {"rssBytes": self._book.total(metrics.MEMORY) or None, "limitBytes": limit_bytes()}
+        return {"rssBytes": self._book.total(metrics.MEMORY) or None, "limitBytes": container_limit()}
 
     def _clock_block(self) -> dict[str, Any]:
         book = self._book
