@@ -205,3 +205,25 @@ async def test_a_drainer_that_has_lost_its_way_to_postgres_leaves_its_rooms_to_a
     stop.set()
     await asyncio.gather(*running)
     await away.close()
+
+
+async def test_a_drainer_that_stops_stores_also_what_another_held_a_moment_ago(house: House) -> None:
+    """The other may be dead; nothing may be left behind."""
+    asked = asyncio.Event()
+
+    async def of_another(rooms: Sequence[RoomId]) -> set[RoomId]:
+        asked.set()
+        return set()
+
+    drainer = house.make_drainer()
+    drainer._lease = of_another
+    await house.create("shop")
+    await house.join("shop", 1)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(drainer.run(stop))
+    await asked.wait()
+
+    stop.set()
+
+    assert await running
+    assert ticket_numbers(await house.journaled("shop", FactType.JOINED)) == [1]
