@@ -164,6 +164,10 @@ class EdgeProtocol(Deadlines):
         """Whether the client takes in less than was written."""
         return self._is_choked
 
+    async def caught_up(self) -> None:
+        """Wait until the client has taken in what was written."""
+        await self._can_write.wait()
+
     def wake(self) -> None:
         """Let the task look again, though no byte has come."""
         self._data_received.set()

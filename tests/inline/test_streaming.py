@@ -230,6 +230,24 @@ def test_it_lets_a_slow_visitor_slow_the_origin(front: Front, origin: Origin, st
             left -= len(client.socket.recv(MIB))
 
 
+@pytest.mark.req("INL-145")
+def test_it_asks_no_more_of_the_origin_while_a_visitor_has_answers_to_take(front: Front, origin: Origin) -> None:
+    """Requests in a row, each answer of which would find room, are held back by the answers before them."""
+    origin.script = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + bytes(40000))
+    memory = memory_of_worker(front)
+    with front.connect() as client:
+        before = memory()
+        client.send(GET * 1200)
+        seen = -1
+        while seen != len(origin.heads):  # until nothing is asked any longer
+            seen = len(origin.heads)
+            time.sleep(0.5)
+        assert seen < 600
+        assert memory() - before < 8 * MIB
+        for _ in range(1200):
+            assert len(client.answer().body) == 40000
+
+
 @pytest.mark.req("INL-167", "INL-177")
 @pytest.mark.parametrize("leave", [Client.__exit__, reset])
 def test_it_leaves_the_origin_when_the_visitor_leaves(front: Front, origin: Origin, steps: Steps, leave) -> None:  # type: ignore[no-untyped-def]

@@ -125,6 +125,7 @@ class Exchange:
     async def run(self) -> None:
         """Send the request, pass the answer on. Raises OriginFailed; what was passed on by then stands."""
         head, choice = self._head, self._forwarder.choice
+        await self._protocol.caught_up()  # an answer is written without waiting: it must begin with room for it
         is_repeatable = head.method in REPEATABLE and not head.length and not head.chunked and not self._upgrade
         link = choice.idle(self._host, is_repeatable=is_repeatable)
         is_reused = link is not None
