@@ -148,19 +148,20 @@ class Exchange:
         self._reader = AnswerReader(self, self._head.method, asked=self._upgrade, wants_payload=self._head.minor == 0)
         self._forwarder.sweeper.watch(self)
         link.transport.write(self._request)
-        if self._http.request_body is not None:
-            await self._upload(link)
-        self._is_sent = True
+        self._is_sent = self._http.request_body is None or await self._upload(link)
         self._wait_for_origin()
         await self._done
 
-    async def _upload(self, link: OriginLink) -> None:
-        """Pass the body on as it comes; the origin's slowness stops the visitor."""
+    async def _upload(self, link: OriginLink) -> bool:
+        """Pass the body on as it comes; the origin's slowness stops the visitor.
+
+        False: the answer ended first. The origin may still take what comes next for the rest of this body.
+        """
         http, is_chunked = self._http, self._head.chunked
         try:
             while (part := await http.read()) is not None:
                 if self.is_over:
-                    return
+                    return False
                 link.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if is_chunked else part)
                 if link.is_paused:
                     self._wait_for_origin()
@@ -168,9 +169,10 @@ class Exchange:
                     await self._can_write
                 self.deadline = 0.0
         except AnswerOver:
-            return
+            return False
         if is_chunked and not link.is_lost:
             link.transport.write(b"0\r\n\r\n")
+        return True
 
     def _wait_for_origin(self) -> None:
         if not self.is_tunnel and not self._is_unending():
