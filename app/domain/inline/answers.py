@@ -21,7 +21,7 @@ INTERIM_MAX: Final = 16
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?")
 _BLOCK: Final = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\r\n)*")
 _FRAMING: Final = re.compile(
-    rb"^(content-length|transfer-encoding|connection|upgrade|cache-control|content-type):[ \t]*([^\r\n]*?)[ \t]*\r$",
+    rb"^(content-length|transfer-encoding|connection|upgrade|cache-control|content-type):([^\r\n]*)\r$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -157,7 +157,7 @@ class AnswerReader:
         length: bytes | None = None
         encoding: bytes | None = None
         for match in _FRAMING.finditer(head.block):
-            name, value = match[1].lower(), match[2]
+            name, value = match[1].lower(), match[2].strip(b" \t")
             if name == b"content-length":
                 if length is not None or not value.isdigit() or len(value) > 18:
                     raise OriginFailed(Failure.BAD_RESPONSE)
