@@ -36,13 +36,14 @@ class AddressGuard:
     def __init__(self, *, allow_private: bool, own: Iterable[tuple[str, int]] = ()) -> None:
         self.allow_private = allow_private
         self._own = tuple(own)
+        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Addresses of ``host`` (a literal without brackets), all of which may be connected to.
 
         Raises AddressRefused, NotResolved.
         """
-        found = [host] if pack_address(host) is not None else await resolve(host, port)
+        found = [host] if pack_address(host) is not None else await self._resolve(host, port)
         if not self.allow_private and any(map(is_internal_text, found)):
             raise AddressRefused
         for own_host, own_port in self._own:
@@ -52,10 +53,20 @@ class AddressGuard:
 
     async def _overlaps(self, found: list[str], host: str, port: int) -> bool:
         try:
-            own = {pack_address(address) for address in await resolve(host, port)}
+            own = {pack_address(address) for address in await self._resolve(host, port)}
         except NotResolved:
             return False
         return any(pack_address(address.partition("%")[0]) in own for address in found)
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        """``resolve``, with one question at a time for a name: while the resolver hangs, a thread for each request
+        would soon be all that the machine has."""
+        key = host, port
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = _ask(host, port)
+            asked.add_done_callback(lambda _: self._asked.pop(key, None))
+        return await _told(host, asyncio.shield(asked))
 
 
 def is_internal_text(address: str) -> bool:
@@ -65,10 +76,20 @@ def is_internal_text(address: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Addresses of a name, in the resolver's order. Raises NotResolved.
+    """Addresses of a name, in the resolver's order. Raises NotResolved."""
+    return await _told(host, _ask(host, port))
 
-    In a thread of its own, which nobody waits for at a stop: a resolver that does not answer takes long to say so.
-    """
+
+async def _told(host: str, answer: asyncio.Future[list[str]]) -> list[str]:
+    try:
+        return await answer
+    except (OSError, UnicodeError) as error:
+        raise NotResolved(host) from error
+
+
+def _ask(host: str, port: int) -> asyncio.Future[list[str]]:
+    """Ask the resolver, in a thread of its own, which nobody waits for at a stop: one that does not answer takes long
+    to say so."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[list[str]] = loop.create_future()
 
@@ -94,10 +115,7 @@ async def resolve(host: str, port: int) -> list[str]:
             return
 
     threading.Thread(target=look, name="resolve", daemon=True).start()
-    try:
-        return await future
-    except (OSError, UnicodeError) as error:
-        raise NotResolved(host) from error
+    return future
 
 
 def own_ports(*urls: str) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -103,6 +104,29 @@ async def test_it_judges_a_name_anew_for_each_connection(
 
     assert dialled == ["203.0.114.7"]
     link.abort()
+
+
+async def test_it_asks_a_resolver_that_hangs_only_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    said = threading.Event()
+
+    def look(host: str, at: int, **_: Any) -> list[Any]:
+        asked.append(host)
+        assert said.wait(20)
+        return [(0, 0, 0, "", ("203.0.114.7", at))]
+
+    monkeypatch.setattr(address_guard.socket, "getaddrinfo", look)
+    guard = AddressGuard(allow_private=False)
+    waiting = [asyncio.create_task(guard.addresses("site.test", 80)) for _ in range(50)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # whoever gives up takes the answer from nobody else
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    said.set()
+    assert await asyncio.gather(*waiting[1:]) == [["203.0.114.7"]] * 49
+    assert asked == ["site.test"]
+    await guard.addresses("site.test", 80)
+    assert asked == ["site.test"] * 2  # an answer is kept for nobody who asks later
 
 
 @pytest.mark.req("INL-232")
