@@ -138,6 +138,25 @@ def test_it_cuts_an_answer_that_the_origin_broke_off(front: Front, origin: Origi
         assert b"part" in answer.body
 
 
+@pytest.mark.req("INL-142")
+def test_it_resets_a_broken_answer_that_only_the_end_of_the_connection_would_end(front: Front, origin: Origin) -> None:
+    """HTTP/1.0 has no other sign by which such an answer could be told from a whole one."""
+
+    async def script(talk: Talk) -> None:
+        await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
+        await talk.reader.read(1)  # PROXY_TIMEOUT_MS ends it, so the visitor has read what there was
+        talk.writer.close()
+
+    origin.script = script
+    before = front.admin("GET", "health")[1]["inline"]["originErrors"].get("open", {}).get("reset", 0)
+    with front.connect() as client:
+        client.send(b"GET / HTTP/1.0\r\nHost: open.test\r\n\r\n")
+        client.until(b"part")
+        with pytest.raises(ConnectionResetError):
+            client.rest()
+    assert front.admin("GET", "health")[1]["inline"]["originErrors"]["open"]["reset"] == before + 1
+
+
 @pytest.mark.req("INL-136")
 def test_it_marks_a_failure_of_the_app_itself(front: Front, origin: Origin) -> None:
     origin.script = saying(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\nX-QM-Origin: forged\r\n\r\nbusy")

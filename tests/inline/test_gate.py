@@ -15,7 +15,8 @@ from tests.inline.people import Visitor
 @pytest.fixture
 def visitor(front: Front) -> Iterator[Visitor]:
     """Of room ``fast``, which lets everybody in at once."""
-    front.room("fast", rate=6000, queueMaxPerIp=None, tagOrigins=["https://tag.test"])
+    origins = {"tagOrigins": ["https://tag.test"], "returnOrigins": ["https://back.test"]}
+    front.room("fast", rate=6000, queueMaxPerIp=None, **origins)
     made = Visitor(front, "fast")
     yield made
     made.close()
@@ -80,7 +81,8 @@ def test_it_marks_a_queued_answer_so_that_nobody_keeps_it(front: Front) -> None:
 
 @pytest.mark.req("INL-108")
 @pytest.mark.parametrize(("origin", "is_allowed"), [
-    ("http://fast.test", True), ("https://tag.test", True), ("https://evil.test", False), ("null", False),
+    ("http://fast.test", True), ("https://tag.test", True), ("https://back.test", True), ("https://evil.test", False),
+    ("null", False),
 ])  # fmt: skip
 def test_it_lets_pages_of_the_rooms_own_origins_read_the_refusal(
     visitor: Visitor, origin: str, is_allowed: bool

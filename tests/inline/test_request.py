@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.inline.forwarding import Hop
+from app.domain.inline.names import HOP_MARK
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 
@@ -116,6 +118,13 @@ def test_it_keeps_the_consoles_cookie_and_no_other(front: Front, origin: Origin)
     assert [line for line in origin.heads[-1].split(b"\r\n") if line.lower().startswith(b"cookie")] == [
         b"Cookie: b=2", b"COOKIE: c=3",
     ]  # fmt: skip
+
+
+@pytest.mark.req("INL-042")
+def test_it_knows_its_own_mark_while_the_secret_is_changed() -> None:
+    hop = Hop.of(["new" * 11, "old" * 11], is_behind_edge=False)
+    before, foreign = (Hop.of([secret * 11], is_behind_edge=False).mark for secret in ("old", "abc"))
+    assert [hop.is_own({HOP_MARK: mark}) for mark in (hop.mark, before, foreign)] == [True, True, False]
 
 
 @pytest.mark.req("INL-042")
