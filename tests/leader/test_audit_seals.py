@@ -15,6 +15,7 @@ from app.infrastructure import seal_store
 from app.infrastructure.audit_store import AuditStore, Entry
 from app.infrastructure.notes_store import AuditQuery, NotesStore
 from app.infrastructure.postgres import Postgres
+from app.infrastructure.queries import QUERIES
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.seal_store import SealState, SealStore
 from app.services.admin_health import _audit_block, _audit_warnings
@@ -161,13 +162,20 @@ async def test_nothing_that_was_written_is_changed_in_passing(
         await postgres.execute("UPDATE events SET ip = NULL, body = ''")
 
 
-async def test_two_leaders_make_one_chain(postgres: Postgres, seals: SealStore) -> None:
+async def test_two_leaders_make_one_chain(
+    postgres: Postgres, seals: SealStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one before may still be at it when the next one begins."""
     await note(postgres, *map(str, range(4)))
-    other = SealStore(postgres, audit_line)
+    others = [SealStore(postgres, audit_line) for _ in range(3)]
 
-    await asyncio.gather(seals.seal(NOW), other.seal(NOW))
-    await seals.seal(NOW)
+    async with postgres.acquire() as link, link.transaction():  # the one before is in the middle of a seal
+        await link.execute(QUERIES["seal_lock"])
+        monkeypatch.setattr(seal_store, "LOCK_MS", 20)
+        assert await seals.seal(NOW) is False
+        assert (await seals.state()).sealed_to is None
+    monkeypatch.setattr(seal_store, "LOCK_MS", 5000)
+    await asyncio.gather(*(one.seal(NOW) for one in (seals, *others)))
 
     assert await seals.check(anyway) is None
     assert (await seals.state()).sealed_to == 4

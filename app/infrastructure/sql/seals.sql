@@ -1,6 +1,6 @@
 -- name: seal_lock
--- Nobody is in the middle of adding an entry while this is held, so that no lower id can still appear.
-LOCK TABLE audit IN SHARE MODE;
+-- Nobody is in the middle of adding an entry, nor making a seal, while this is held: no lower id can still appear.
+LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: seal_last
 -- The newest seal.
