@@ -136,14 +136,13 @@ class RoomFold:
 
         What a fact writes ``now_ds`` into belongs here too.
         """
-        now = self.now_ds
+        now, use = self.now_ds, self.use_ds
         _stamp_seen(self.tickets, self.last_ticket, now)
         self.pre_queue.renew(now)
         with memoryview(self.doors) as doors, doors.cast("I") as words:
             for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
-                # A session of the room's first moment was used at 0, as tickets that had none.
-                if used_at or self.tickets[place * TICKET_BYTES] == TicketState.ACTIVE:
-                    words[_USED_AT + place * _DOOR_WORDS] = now
+                if used_at:
+                    words[_USED_AT + place * _DOOR_WORDS] = use
 
     def ds(self, wall_ms: int) -> int:
         """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
@@ -153,6 +152,11 @@ class RoomFold:
     def now_ds(self) -> int:
         """The moment of the fold on the room's clock."""
         return self.ds(self.now_ms)
+
+    @property
+    def use_ds(self) -> int:
+        """The moment of the fold as a session's last use, which 0 would deny: a use in a room's first 0.1 s is one."""
+        return max(1, self.now_ds)
 
     def door(self, n: int) -> DoorRecord:
         """Door record of ticket n; BrokenJournal when nobody before or beside it was promoted."""
@@ -332,7 +336,7 @@ class RoomFold:
         self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
         door = self.door(fact.ticket)._replace(
             before=flags & _BEFORE,
-            used_at=self.now_ds,
+            used_at=self.use_ds,
             first_admitted=self.ds(fact.first_admitted_at),
             admitted=self.ds(at),
             admission_seq=seq & 0xFFFFFFFF,

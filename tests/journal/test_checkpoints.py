@@ -7,9 +7,12 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from app.domain.facts import FactBody
 from app.domain.facts_of_passes import Admitted
+from app.domain.facts_of_tickets import Ejected, Left
 from app.domain.fold import RoomFold
 from app.domain.fold_state import STATE_FORM, UnreadableState, dump_fold, load_fold
+from app.domain.ticket_state import TicketState
 from app.infrastructure import snapshots
 from app.infrastructure.postgres import Postgres
 from app.services import checkpoints
@@ -189,8 +192,11 @@ def test_it_sees_everybody_anew_and_gives_no_record_to_a_number_that_was_never_g
     assert load_fold(list(dump_fold(early)), NOW) == late
 
 
-def test_it_lets_a_session_of_the_first_moment_be_used_anew() -> None:
-    story = Story().join(1).promote(1).tell(Admitted(1, 1, KEY, BORN + 50))
+@pytest.mark.parametrize(
+    "after", [(), (Left((1,)),), (Ejected(1, TicketState.ACTIVE, "ann"),)], ids=["open", "left", "ejected"]
+)
+def test_it_lets_a_session_of_the_first_moment_be_used_anew(after: tuple[FactBody, ...]) -> None:
+    story = Story().join(1).promote(1).tell(Admitted(1, 1, KEY, BORN + 50), *after)
     rows = [(seq, kind, lv, BORN + 50, body) for seq, kind, lv, _, body in story.rows]
     early, late = RoomFold(BORN + 50), RoomFold(NOW)
     for fold in (early, late):
