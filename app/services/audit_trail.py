@@ -63,7 +63,7 @@ class AuditTrail:
         """Write an entry in the background."""
         entry = Entry(wall_ms(), actor, action, detail, room, ok)
         if len(self._kept) >= KEPT_MAX:
-            log.error("audit_entry_lost", action=entry.action, actor=str(entry.actor), detail=entry.detail)
+            _lost(entry)
             return
         self._kept.append(entry)
         if self._task is None or self._task.done():
@@ -76,7 +76,7 @@ class AuditTrail:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for entry in self._kept:
-            log.error("audit_entry_lost", action=entry.action, actor=str(entry.actor), detail=entry.detail)
+            _lost(entry)
 
     async def _write_all(self) -> None:
         pause = AGAIN_SEC
@@ -96,8 +96,17 @@ class AuditTrail:
                 except StorageUnavailable:
                     self._failed()
                     return
+                except (
+                    Exception
+                ):  # what Postgres refuses for itself it will never take: the others must not wait for it
+                    log.exception("audit_entry_refused")
+                    _lost(self._kept[0])
                 self._kept.popleft()
 
     def _failed(self) -> None:
         self.write_errors += 1
         log.warning("audit_entry_not_written", kept=len(self._kept))
+
+
+def _lost(entry: Entry) -> None:
+    log.error("audit_entry_lost", action=entry.action, actor=str(entry.actor), detail=entry.detail)

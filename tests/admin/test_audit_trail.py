@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.core.errors import StorageUnavailable
 from app.domain.actor import Actor
@@ -73,3 +74,17 @@ async def test_what_is_still_kept_at_the_end_goes_to_the_log(
 async def test_a_trail_that_cannot_be_read_is_not_an_empty_one() -> None:
     with pytest.raises(StorageUnavailable):
         await NotesStore(Postgres(NOWHERE)).audit(AuditQuery())
+
+
+async def test_an_entry_that_postgres_cannot_hold_keeps_no_other_waiting(desk: Desk) -> None:
+    trail = AuditTrail(desk.postgres)
+
+    with capture_logs() as lines:
+        await trail.note(OWNER, "test.unholdable", "a NUL: \0")
+        await trail.note(OWNER, "test.after", "as ever")
+
+    rows = await desk.postgres.fetch("SELECT action FROM audit WHERE action LIKE 'test.%'")
+    assert [row["action"] for row in rows] == ["test.after"]
+    assert [line["action"] for line in lines if line["event"] == "audit_entry_lost"] == ["test.unholdable"]
+    assert trail.kept == 0
+    await trail.stop()
