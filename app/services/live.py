@@ -243,11 +243,13 @@ class LiveFeed:
 
     def hear_signed_out(self, session_id: str) -> None:
         """Some process signed this session out: refuse it from now on, close its streams at once (ADM-101)."""
+        if not session_id:  # nobody's: streams that were opened by a key have none
+            return
         self._sessions.note_signed_out(session_id)
         for stream in [s for s in self._streams if s.principal.session_id == session_id]:
             stream.end(revoked=True)
 
-    async def hear_changed(self, _dead: str) -> None:
+    async def hear_changed(self, _text: str) -> None:
         """Some process changed operators or links: look at every credential now (ADM-101, ADM-104)."""
         await self._people.hear()
         await self._end_revoked()

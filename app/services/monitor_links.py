@@ -21,7 +21,6 @@ from app.services.operators import recorded
 from app.services.people import People
 
 LABEL_MAX: Final = 80
-ALL_LINKS: Final = "*"
 
 
 class NoLink(NotFound):
@@ -100,7 +99,7 @@ class MonitorLinks:
             revoked = await change.revoke_link(ident, now, str(actor))
             if revoked:
                 await change.note(Entry(now, actor, "monitor_token.revoke", _told(link)))
-        await self._people.tell_changed(dead=ident)
+        await self._people.tell_changed()
         return revoked
 
     async def revoke_all(self, actor: Actor) -> int:
@@ -110,7 +109,7 @@ class MonitorLinks:
             revoked = await change.revoke_links(now, str(actor))
             if revoked:
                 await change.note(Entry(now, actor, "monitor_token.revoke_all", f"{revoked} closed"))
-        await self._people.tell_changed(dead=ALL_LINKS)
+        await self._people.tell_changed()
         return revoked
 
     @staticmethod

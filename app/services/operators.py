@@ -134,7 +134,7 @@ class Operators:
             if purge or not is_over:
                 action = "operator.purge" if purge else "operator.revoke"
                 await change.note(Entry(now, actor, action, f"{found.name}; closed {_counted(links)}"))
-        await self._people.tell_changed(dead=ident)
+        await self._people.tell_changed()
         return operator_json(found, 0), links
 
 

@@ -111,18 +111,18 @@ class People:
             if self._last_error is not None:
                 raise StorageUnavailable from self._last_error
 
-    async def tell_changed(self, *, dead: str = "") -> None:
+    async def tell_changed(self) -> None:
         """This process changed something, and it is committed: nobody relies on an older copy from now on.
 
-        Workers of the instance see it at their next request, other instances by the hint. ``dead``: id whose open
-        streams end at once, ``*`` for those of every link.
+        Workers of the instance see it at their next request, other instances by the hint, which says no more than
+        that something changed (FLT-029).
         """
         self._changes.add("access_changes")
         self._told_at = mono()
         await self._try()
-        await self._send_hint(HINT, dead)
+        await self._send_hint(HINT, "")
 
-    async def hear(self, _dead: str = "") -> None:
+    async def hear(self) -> None:
         """Some process changed something."""
         self._told_at = mono()
         await self._try()

@@ -94,7 +94,7 @@ class Desk:
 
     async def _hint(self, kind: str, text: str) -> None:
         for other in self.hears:
-            await other.people.hear(text)
+            await other.people.hear()
 
     def another(self, **changes: object) -> Desk:
         """Another process of the same deployment."""

@@ -157,7 +157,7 @@ async def test_it_relies_on_its_copy_until_it_is_older_than_the_resync(desk: Des
     assert outcomes[-1] == "storage_unavailable"
 
 
-@pytest.mark.req("ADM-207", "ADM-213", "FLT-031")
+@pytest.mark.req("ADM-207", "ADM-213", "FLT-030", "FLT-031")
 async def test_a_revoked_operator_is_refused_at_the_next_request_everywhere(desk: Desk, other: Desk) -> None:
     """By the shared memory on the instance, by the hint on others, with the hint lost within the resync."""
     ident, key = await desk.operator()
@@ -342,7 +342,7 @@ async def test_a_look_begun_before_a_hint_does_not_answer_for_it(desk: Desk) -> 
     await has_read.wait()
     await desk.operators.revoke(ident, OWNER, purge=False)
     process.records.version = fail  # type: ignore[method-assign]
-    heard = asyncio.create_task(process.people.hear(ident))
+    heard = asyncio.create_task(process.people.hear())
     await asyncio.sleep(0)
     may_end.set()
     await asyncio.gather(early, heard)

@@ -6,7 +6,9 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
+import httpx
 import pytest
 from redis import Redis
 
@@ -20,8 +22,9 @@ SESSION = "/api/admin/session"
 class Pair:
     """Two instances of one deployment, and callers of each."""
 
-    def __init__(self, one: Server, two: Server) -> None:
-        self.one, self.two = one, two
+    def __init__(self, one: Server, two: Server, valkey: Redis) -> None:
+        self.one, self.two, self.valkey = one, two, valkey
+        self.channel = one.env["VALKEY_PREFIX"] + "ctl"
         self.at_one, self.at_two = Callers(one), Callers(two)
         self.owner = self.at_one.with_key(one.admin_key)
         self.other_owner = self.at_two.with_key(one.admin_key)
@@ -35,7 +38,8 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(valkey_url: str, database_url: str) -> Iterator[Pair]:
-    """Both run two workers and look at each stream every 2 s."""
+    """Both run two workers and look at each stream every 2 s, by copies that they confirm once a minute: what holds on
+    the other within seconds was told by a hint, sent by one worker and heard by all."""
     prefix = f"t{secrets.token_hex(4)}:"
     env: dict[str, str | None] = {
         "STORE": "valkey",
@@ -48,18 +52,20 @@ def pair(valkey_url: str, database_url: str) -> Iterator[Pair]:
         "TRUST_PROXY_IPS": "127.0.0.1",
         "ADMIN_AUTH_FAIL_PER_MIN": "20",
         "PUBLIC_API_KEY": "public-key-of-both-instances",
+        "RESYNC_MS": "60000",
+        "PROXY_ALLOW_PRIVATE": "1",
     }
     with ExitStack() as held:
         servers = [held.enter_context(Server(env=env, workers=2)) for _ in range(2)]
         for server in servers:
             server.admin_key = str(env["ADMIN_KEY"])
-        pair = Pair(*servers)
+        client = held.enter_context(Redis.from_url(valkey_url))
+        pair = Pair(servers[0], servers[1], client)
         yield pair
         pair.at_one.close()
         pair.at_two.close()
-        with Redis.from_url(valkey_url) as client:
-            if names := list(client.scan_iter(match=prefix + "*", count=1000)):
-                client.unlink(*names)
+        if names := list(client.scan_iter(match=prefix + "*", count=1000)):
+            client.unlink(*names)
 
 
 def ends_with_revoked(events: Events) -> bool:
@@ -70,7 +76,7 @@ def ends_with_revoked(events: Events) -> bool:
     return last == {"event": "revoked", "data": '{"error":"unauthorized"}'}
 
 
-@pytest.mark.req("ADM-101", "ADM-103", "ADM-207")
+@pytest.mark.req("ADM-101", "ADM-103", "ADM-104", "ADM-207", "FLT-031", "FLT-039", "FLT-028")
 def test_revoking_an_operator_ends_his_key_session_and_streams_on_both(pair: Pair) -> None:
     ident, key = pair.operator()
     by_key, page = pair.at_two.with_key(key), pair.at_two.signed_in(key)
@@ -100,7 +106,7 @@ def test_revoking_an_operator_ends_his_key_session_and_streams_on_both(pair: Pai
     assert bystander("GET", "/api/admin/me").status_code == 200
 
 
-@pytest.mark.req("ADM-229", "ADM-101")
+@pytest.mark.req("ADM-229", "ADM-101", "ADM-104", "FLT-031", "FLT-039", "FLT-028")
 def test_revoking_links_ends_their_streams_on_both(pair: Pair) -> None:
     minted = [pair.owner("POST", "/api/admin/monitor-tokens").json() for _ in range(3)]
     watchers = [pair.at_two.with_key(one["token"]) for one in minted]
@@ -143,7 +149,7 @@ def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> Non
     assert (listed[ident]["name"], listed[ident]["role"]) == ("Day ops", "operator")
 
 
-@pytest.mark.req("ADM-087", "ADM-070", "FLT-015", "FLT-016")
+@pytest.mark.req("ADM-087", "ADM-070", "FLT-015", "FLT-016", "FLT-031", "FLT-039")
 def test_sessions_and_tickets_of_one_are_known_to_the_other(pair: Pair) -> None:
     page = pair.at_one.signed_in()
     cookie = page.http.headers["Cookie"].partition("=")[2]
@@ -160,6 +166,70 @@ def test_sessions_and_tickets_of_one_are_known_to_the_other(pair: Pair) -> None:
         assert page("DELETE", SESSION).json() == {"ok": True}
         assert ends_with_revoked(events)
     assert code(twin("GET", "/api/admin/me")) == (401, "unauthorized")
+
+
+@pytest.mark.req("FLT-028", "FLT-015")
+def test_what_gates_requests_follows_a_change_at_the_other_at_once(pair: Pair) -> None:
+    """The host index and a room's mode of protection, and what is read anew each time: the timeline."""
+    body: dict[str, Any] = {"id": "gated", "targetUrl": "https://gated.test/", "proxyOrigin": "http://127.0.0.1:1"}
+    made = pair.owner("POST", "/api/admin/rooms", {**body, "rate": 0})
+    assert made.status_code == 200, made.text
+
+    def asked() -> httpx.Response:
+        return httpx.get(pair.two.url + "/x", headers={"Host": "gated.test", "User-Agent": "curl/8"}, timeout=20)
+
+    def codes() -> tuple[int, str]:
+        """Of each worker, of which one answers: three times the same is every one of them."""
+        answers = [asked() for _ in range(8)]
+        found = {(answer.status_code, answer.json().get("code", "")) for answer in answers}
+        return found.pop() if len(found) == 1 else (0, "")
+
+    wait_for(lambda: codes() == (503, "queued"), 20)
+    pair.owner("POST", "/api/admin/rooms", {"id": "gated", "state": "bypass"})
+    wait_for(lambda: codes()[0] == 502, 20)
+    pair.owner("POST", "/api/admin/rooms", {"id": "gated", "proxyOrigin": None})
+    wait_for(lambda: codes()[0] == 404, 20)
+
+    def items() -> list[dict[str, Any]]:
+        return list(pair.other_owner("GET", "/api/admin/timeline", params={"roomId": "gated"}).json()["items"])
+
+    wait_for(lambda: any(item["kind"] == "state" for item in items()))
+
+
+@pytest.mark.req("FLT-029")
+def test_a_hint_says_what_changed_and_nothing_of_it(pair: Pair) -> None:
+    """The truth is read from the stores: a hint that is repeated, late or made up changes nothing."""
+    with pair.valkey.pubsub() as heard:
+        heard.subscribe(pair.channel)
+        ident, key = pair.operator("viewer")
+        pair.owner("POST", f"/api/admin/operators/{ident}", {"role": "operator", "name": "Secret name"})
+        link = pair.owner("POST", "/api/admin/monitor-tokens", {"label": "secret label"}).json()
+        pair.owner("POST", "/api/admin/rooms", {"id": "hinted", "name": "Secret room", "targetUrl": "https://a.test/"})
+        page = pair.at_one.signed_in()
+        assert page("DELETE", SESSION).status_code == 200
+        texts: list[str] = []
+
+        def are_all_there() -> bool:
+            message = heard.get_message(ignore_subscribe_messages=True, timeout=1)
+            if message is not None:
+                texts.append(message["data"].decode())
+            return {text.partition(" ")[0] for text in texts} >= {"access", "room", "signout"}
+
+        wait_for(are_all_there)
+    assert {text for text in texts if not text.startswith("signout ")} <= {"access ", "room hinted", "room gated"}
+    assert not any(word in text.lower() for text in texts for word in ("secret", ident, link["link"]["id"]))
+
+    by_key, watcher = pair.at_two.with_key(key), pair.at_two.with_key(link["token"])
+    with stream(by_key) as events:
+        events.frame()
+        for text in (*texts, *texts, "access", f"access {ident}", "access *", "room", "room ../x", "signout ", "x y"):
+            pair.valkey.publish(pair.channel, text)
+        pair.valkey.publish(pair.channel, b"\xff\xfe")
+        for _ in range(2):
+            assert events.frame()["server"]["status"] == "ok"
+    for caller, role in ((by_key, "operator"), (watcher, "monitor")):
+        assert caller("GET", "/api/admin/me").json()["role"] == role
+    assert pair.other_owner("GET", "/api/admin/rooms/hinted").json()["room"]["name"] == "Secret room"
 
 
 @pytest.mark.req("ADM-055")

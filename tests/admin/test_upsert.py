@@ -132,18 +132,21 @@ def test_it_answers_200_to_a_new_room_too(owner: Caller) -> None:
     assert made.json()["room"]["presenceSec"] == 5
 
 
-@pytest.mark.req("ENG-002")
+@pytest.mark.req("ENG-002", "FLT-028", "FLT-030")
 async def test_a_copy_is_refreshed_by_a_hint_and_at_the_latest_by_the_resync(house: House, process: Process) -> None:
     """The copy that gating reads without asking anybody; the hint is lost in the second half."""
     other = await house.process()
     await save(process, targetUrl=TARGET, name="One")
     await until(lambda: (copy := other.rooms.get("shop")) and copy.config.name == "One")
 
-    await save(process, name="Two")
+    await save(process, name="Two", onBackendDown="open", protection={"mode": "enforce"})
     await until(lambda: (copy := other.rooms.get("shop")) and copy.config.name == "Two")
-    await process.engine.update(RoomId("shop"), {"name": "Three"}, actor=ACTOR)  # tells nobody
+    config = other.rooms.all()[0].config
+    assert (config.on_backend_down, config.protection and config.protection.mode) == ("open", "enforce")
+    await process.engine.update(RoomId("shop"), {"name": "Three", "on_backend_down": "closed"}, actor=ACTOR)  # no hint
 
     await until(lambda: (copy := other.rooms.get("shop")) and copy.config.name == "Three")
+    assert other.rooms.all()[0].config.on_backend_down == "closed"
 
 
 @pytest.mark.req("ENG-002")
