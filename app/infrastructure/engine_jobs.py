@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.core.clock import wall_ms
 from app.core.ids import RoomId
@@ -42,6 +42,16 @@ class Pulled:
     epoch: int
     base: int
     elements: list[bytes]
+
+
+class Place(NamedTuple):
+    """Where the live state of a room was found, and the epoch that it has from now on."""
+
+    room_id: RoomId
+    gen: int
+    epoch: int
+    seq: int
+    as_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +151,16 @@ class EngineJobs:
                 raise reply
         return [_header(reply) for reply in replies]
 
-    async def verify(self, room_id: RoomId, gen: int, epoch: int, seq: int, *, as_epoch: int | None = None) -> bool:
-        """Let the room answer, if its header is still exactly at this point; False = it is not, or is fenced.
+    async def verify_many(self, places: Sequence[Place]) -> list[bool | Exception]:
+        """Let rooms answer whose headers are still exactly at these points; False = it is not, or is fenced.
 
-        ``as_epoch``: number that its live state has from now on, None = the one it has.
+        One trip for all; the error of one room stands in its place.
         """
-        reply = await self._call("verify", room_id, gen, epoch, seq, epoch if as_epoch is None else as_epoch)
-        return bool(reply[0] == RoomCode.OK and reply[1] == 1)
+        replies = await self._many("verify", [tuple(place) for place in places])
+        return [
+            reply if isinstance(reply, Exception) else bool(reply[0] == RoomCode.OK and reply[1] == 1)
+            for reply in replies
+        ]
 
     async def fence(self, room_id: RoomId, gen: int, epoch: int) -> bool:
         """Stop the room if its live state is of this generation and not of a later epoch. True = nothing answers."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from app.core.ids import RoomId
 from app.domain.layout import DoorRecord, TicketRecord, pack_header
 from app.domain.room_codec import config_to_json, field_text
 from app.infrastructure.engine_errors import RoomFenced
+from app.infrastructure.engine_jobs import Place
 from app.infrastructure.engine_results import JoinCode, Verdict, ViewState
 from tests.engine.world import ROOM, Browser, World
 
@@ -47,10 +49,10 @@ async def test_it_answers_nothing_after_a_restart_of_valkey_before_it_was_compar
 
     with pytest.raises(RoomFenced):
         await world.status(browser)
-    behind = await world.jobs.verify(ROOM, 1, 1, 3)
-    equal = await world.jobs.verify(ROOM, 1, 1, 2)
+    behind = await world.jobs.verify_many([Place(ROOM, 1, 1, 3, 1)])
+    equal = await world.jobs.verify_many([Place(ROOM, 1, 1, 2, 1)])
 
-    assert (behind, equal) == (False, True)
+    assert (behind, equal) == ([False], [True])
     assert (await world.status(browser)).state is ViewState.WAITING
 
 
@@ -58,8 +60,8 @@ async def test_it_does_not_verify_a_fenced_or_missing_room(world: World) -> None
     await world.create()
     await world.jobs.fence(ROOM, 1, 1)
 
-    assert not await world.jobs.verify(ROOM, 1, 1, 1)
-    assert not await world.jobs.verify(type(ROOM)("none"), 1, 1, 1)
+    places = [Place(ROOM, 1, 1, 1, 1), Place(RoomId("none"), 1, 1, 1, 1)]
+    assert await world.jobs.verify_many(places) == [False, False]
 
 
 async def test_it_answers_fenced_for_a_layout_that_is_newer(world: World) -> None:

@@ -18,6 +18,7 @@ from app.domain.fold_image import make_image
 from app.domain.layout import TICKET_BYTES, TicketRecord, pack_header, unpack_header
 from app.infrastructure.embedded import PrivateStores
 from app.infrastructure.engine_errors import RoomFenced
+from app.infrastructure.engine_jobs import Place
 from app.infrastructure.engine_results import ViewState
 from app.infrastructure.journal import outbox_to_row
 from app.infrastructure.keys import libraries_key
@@ -75,7 +76,7 @@ async def test_a_fence_of_one_release_holds_for_the_other(world: World, next_rel
     await world.valkey.execute("SET", world.keys.header, pack_header(unpack_header(header) | {"fenced": 0}))
     with pytest.raises(RoomFenced):
         await world.jobs.tick(ROOM)
-    assert await next_release.jobs.verify(ROOM, 1, 1, 1)
+    assert await next_release.jobs.verify_many([Place(ROOM, 1, 1, 1, 1)]) == [True]
 
     assert (await world.jobs.tick(ROOM)).promoted == 0
 
@@ -166,7 +167,7 @@ async def test_it_answers_nothing_after_a_real_restart_of_valkey_before_it_was_c
             await again.status(browser)
         header = await again.header()
         assert (header["verified"], header["last_ticket"]) == (False, 1)
-        assert await again.jobs.verify(ROOM, 1, 1, 2)
+        assert await again.jobs.verify_many([Place(ROOM, 1, 1, 2, 1)]) == [True]
         assert (await again.status(browser)).state is ViewState.WAITING
         await again.valkey.close()
     finally:

@@ -152,6 +152,38 @@ async def test_instances_that_look_at_the_same_successor_do_not_rebuild_what_it_
     assert (await house.engine.status(house.rooms["shop"], holder("first", 1))).state is ViewState.WAITING
 
 
+async def test_a_thousand_rooms_of_another_life_do_not_wait_for_a_thousand_answers(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rooms there are, they are compared and let answer in the same few trips."""
+    rooms = [RoomId(f"room{n}") for n in range(20)]
+    for room in rooms:
+        await house.create(room)
+        await house.drain(room)
+        await house.valkey.execute("SET", RoomKeys(house.prefix, room).verified, "the life before")
+    await house.valkey.execute("FUNCTION", "DELETE", house.jobs._loader.bundle.name)
+    await house.jobs._loader.load()
+    trips, execute, pipeline = 0, house.valkey.execute, house.valkey.pipeline
+
+    async def one(*command: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return await execute(*command)
+
+    async def many(commands: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return await pipeline(commands)
+
+    monkeypatch.setattr(house.valkey, "execute", one)
+    monkeypatch.setattr(house.valkey, "pipeline", many)
+    await house.recovery.ensure_all()
+
+    assert trips < len(rooms)
+    found = await house.jobs.headers(rooms)
+    assert all(header is not None and header["verified"] for header in found)
+
+
 @pytest.mark.req("FLT-082")
 async def test_a_primary_that_comes_back_answers_nothing_before_it_was_compared(
     fresh_schema: str, postgres: Any
