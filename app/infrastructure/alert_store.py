@@ -35,7 +35,7 @@ class Kept:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     """By id."""
     rooms: dict[str, Any] = field(default_factory=dict)
-    """What was remembered of rooms, by their ids."""
+    """What was remembered of rooms, by their ids, and of the fleet, by an empty one."""
 
 
 @dataclass(slots=True)

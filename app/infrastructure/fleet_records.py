@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import ujson
 
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.storage_state import StorageReport
 from app.infrastructure.counter_board import LIFE_MS
@@ -58,9 +59,29 @@ class InstanceRecord:
             "seenAt": self.seen_at,
         }
 
-    def _kept(self) -> list[Any]:
-        own = [self.instance, self.version, self.kid, self.started_at, self.ready, self.storage_ok, self.leader]
-        return [*own, self.seen_at, dict(self.figures)]
+    def to_text(self) -> str:
+        """The form in the live store, where other releases read it: members by name."""
+        return ujson.dumps({**self.to_json(), "figures": dict(self.figures)}, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, run: str, text: bytes) -> InstanceRecord | None:
+        """The reverse; None for a record without a member that is needed here. Further members are left alone."""
+        try:
+            raw = ujson.loads(text)
+            return cls(
+                run=run,
+                instance=str(raw["instance"]),
+                version=str(raw["version"]),
+                kid=str(raw["kid"]),
+                started_at=int(raw["startedAt"]),
+                ready=bool(raw["ready"]),
+                storage_ok=bool(raw["storageOk"]),
+                leader=bool(raw["leader"]),
+                seen_at=int(raw["seenAt"]),
+                figures=dict(raw["figures"]),
+            )
+        except (LookupError, TypeError, ValueError):
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +98,10 @@ class Fleet:
 
     @property
     def lost(self) -> list[InstanceRecord]:
-        """Those that fell silent without having stopped, within the last ten minutes (FLT-045)."""
-        return [one for one in self.records if not one.is_live(self.now)]
+        """Those that fell silent without having stopped, within the last ten minutes, and did not come again under the
+        same name (FLT-045)."""
+        there = {one.instance for one in self.live}
+        return [one for one in self.records if not one.is_live(self.now) and one.instance not in there]
 
 
 class FleetRecords:
@@ -96,15 +119,24 @@ class FleetRecords:
 
     async def put(self, record: InstanceRecord) -> None:
         """Tell of this instance."""
-        text = ujson.dumps(record._kept(), ensure_ascii=False)
         counters = counters_key(self._prefix, self._run)
-        await self._valkey.pipeline(
+        replies = await self._valkey.pipeline(
             [
-                ("HSET", fleet_key(self._prefix), self._run, text),
+                ("HSET", fleet_key(self._prefix), self._run, record.to_text()),
                 ("HSET", counters, _HEAD, ujson.dumps(record.to_json(), ensure_ascii=False)),
                 ("PEXPIRE", counters, LIFE_MS),
             ]
         )
+        for reply in replies:
+            if isinstance(reply, Exception):  # a full store, for instance: nobody reads that this instance lives
+                raise StorageUnavailable from reply
+
+    async def forget_others(self) -> None:
+        """Drop what other runs told: of an instance whose stores are its own, which ran alone before this run too."""
+        for key in (fleet_key(self._prefix), storage_reports_key(self._prefix)):
+            others = [run for run in await self._valkey.execute("HKEYS", key) if run != self._run.encode()]
+            if others:
+                await self._valkey.execute("HDEL", key, *others)
 
     async def leave(self) -> None:
         """This instance stops in order: nobody has to look for it."""
@@ -123,7 +155,9 @@ class FleetRecords:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         found, old = [], []
         for run, text in zip(flat[::2], flat[1::2], strict=True):
-            record = InstanceRecord(run.decode(), *ujson.loads(text))
+            record = InstanceRecord.from_text(run.decode(), text)
+            if record is None:
+                continue  # of a release that says less, or something else: it is left to those who read it
             if now - record.seen_at > LOST_MS:
                 old.append(run)
             else:
@@ -134,7 +168,16 @@ class FleetRecords:
 
     async def report_storage(self, report: StorageReport) -> None:
         """Tell of this instance's storage (``<prefix>alerts:storage``)."""
-        text = ujson.dumps([report.instance, report.at, report.is_well, report.is_raised, report.error])
+        text = ujson.dumps(
+            {
+                "instance": report.instance,
+                "at": report.at,
+                "isWell": report.is_well,
+                "isRaised": report.is_raised,
+                "error": report.error,
+            },
+            ensure_ascii=False,
+        )
         await self._valkey.execute("HSET", storage_reports_key(self._prefix), self._run, text)
 
     async def storage_reports(self, *, without_own: bool = False) -> list[StorageReport]:
@@ -142,7 +185,8 @@ class FleetRecords:
         key = storage_reports_key(self._prefix)
         time, flat = await self._valkey.pipeline([("TIME",), ("HGETALL", key)])
         now = int(time[0]) * 1000 + int(time[1]) // 1000
-        reports = {run: StorageReport(*ujson.loads(text)) for run, text in zip(flat[::2], flat[1::2], strict=True)}
+        read = {run: _report_of(text) for run, text in zip(flat[::2], flat[1::2], strict=True)}
+        reports = {run: report for run, report in read.items() if report is not None}
         if old := [run for run, report in reports.items() if now - report.at > LOST_MS]:
             await self._valkey.execute("HDEL", key, *old)
         own = self._run.encode() if without_own else None
@@ -161,3 +205,14 @@ class FleetRecords:
         if old := [room for room, at in found.items() if now - at > REBUILT_MS]:
             await self._valkey.execute("HDEL", key, *old)
         return {room: at for room, at in found.items() if room not in old}
+
+
+def _report_of(text: bytes) -> StorageReport | None:
+    """A report from its text; None for one of a release that writes another form."""
+    try:
+        raw = ujson.loads(text)
+        return StorageReport(
+            str(raw["instance"]), int(raw["at"]), bool(raw["isWell"]), bool(raw["isRaised"]), str(raw["error"])
+        )
+    except (LookupError, TypeError, ValueError):
+        return None

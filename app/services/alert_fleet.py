@@ -44,12 +44,22 @@ class FleetView:
     """0 = Valkey has no bound, or it is not known."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TokensPast:
     """The latest minute in which many visitor tokens were refused."""
 
     at: int = 0
     message: str = ""
+
+    def to_json(self) -> list[Any]:
+        """As a later leader reads it."""
+        return [self.at, self.message]
+
+    @classmethod
+    def from_json(cls, raw: Any) -> TokensPast:
+        """The reverse. TypeError, ValueError: of another release."""
+        at, message = raw
+        return cls(int(at), str(message))
 
 
 @dataclass(slots=True)

@@ -21,13 +21,15 @@ from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.lua_loader import Commands
 from app.infrastructure.refused_checks import refused_checks
 from app.infrastructure.room_directory import RoomDirectory
-from app.services.alert_fleet import FleetSight
+from app.services.alert_fleet import FleetSight, TokensPast
 from app.services.alert_rooms import Look, Past, recovering, troubles_of
 from app.services.origin_watch import Met, of_fleet
 from app.services.room_object import RoomView
 from app.services.sites import Sites
 
 ROOMS_A_TRIP: Final = 20
+OF_FLEET: Final = ""
+"""Stands for the fleet among the rooms of which something is remembered: no room has this id."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +47,7 @@ class Seen:
     knows_rooms: bool = True
     """False: no list of rooms was ever read, so nothing can be said of any."""
     remembered: dict[str, Any] = field(default_factory=dict)
-    """By room: what a later leader needs; None for a room that is gone."""
+    """By room, or OF_FLEET: what a later leader needs; None for a room that is gone."""
 
     def is_judged(self, trouble: Trouble) -> bool:
         """Whether this look could tell if the trouble still holds."""
@@ -65,14 +67,19 @@ class AlertSight:
 
     def recall(self, remembered: Mapping[str, Any]) -> None:
         """Go on from what an earlier leader remembered."""
-        self._rooms.recall(remembered)
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # of another release, or nothing yet
+            self._fleet.tokens = TokensPast.from_json(remembered[OF_FLEET])
+        self._rooms.recall({room_id: raw for room_id, raw in remembered.items() if room_id != OF_FLEET})
 
     async def look(self, now: int, open_events: Collection[str]) -> Seen:
         """Look once. ``open_events``: those that fire now."""
         fleet = await self._fleet.read()
         seen = await self._rooms.look(now, of_fleet({}, fleet.live))
+        before = self._fleet.tokens
         troubles, seen.blind = await self._fleet.look(fleet, open_events)
         seen.troubles += troubles
+        if self._fleet.tokens != before:
+            seen.remembered[OF_FLEET] = self._fleet.tokens.to_json()
         return seen
 
 

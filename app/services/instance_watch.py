@@ -141,6 +141,8 @@ class InstanceWatch:
         self._others: Sequence[InstanceRecord] = ()
         """The other instances as last read."""
         self._run = runtime.run_name
+        self._has_past = runtime.is_private
+        """Stores of its own may still have what its last run told; a kill -9 let it say no farewell."""
         self._told: tuple[bool, bool, bool] | None = None
         """Readiness, storage and leading as the record has them."""
 
@@ -162,6 +164,9 @@ class InstanceWatch:
     async def tell(self) -> None:
         """Write the record of this instance. Raises StorageUnavailable."""
         await self._look_at_memory()
+        if self._has_past:
+            await self._records.forget_others()
+            self._has_past = False
         now = await self._records.now_ms()
         self._book.put(metrics.CLOCK_OFFSET, raw_wall_ms() - now)
         runtime = self._runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,7 +46,7 @@ class Instance:
         self.steady = 0.0
         chosen = SimpleNamespace(max_connections=2, connector_ips=("192.0.2.1/32",), **settings)
         runtime: Any = SimpleNamespace(
-            instance_id=name, run_name=f"{name}.1", started_at=1, is_leader=False, settings=chosen
+            instance_id=name, run_name=f"{name}.1", started_at=1, is_leader=False, is_private=False, settings=chosen
         )
         stand: Any = SimpleNamespace(ready=True, storage_ok=True)
         nobody: Any = SimpleNamespace(all=list)
@@ -333,8 +334,12 @@ async def test_it_tells_that_many_visitor_tokens_are_refused(watch: Watch, one: 
     await one.self.tell()
     await watch.frame(after_sec=10)
     assert await watch.firing() == ["tokens_rejected"], "some minute of the last ten"
+    await watch.give_up()
+    await watch.begin(holder="i:two")
+    await watch.frame(after_sec=10)
+    assert await watch.firing() == ["tokens_rejected"], "the next leader knows of that minute"
     fleet = watch.duty._sight._fleet  # type: ignore[attr-defined]
-    fleet.tokens.at -= 600_000
+    fleet.tokens = replace(fleet.tokens, at=fleet.tokens.at - 600_000)
     await assert_resolved(watch, "tokens_rejected")
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import OutOfMemoryError
 
 from app.core import metrics
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.core.runtime import Runtime
 from app.core.settings import Settings
@@ -17,6 +19,7 @@ from app.domain.incidents import ORDER, Incident, Onsets, in_order
 from app.domain.origins import parse_origin
 from app.domain.room import RoomConfig
 from app.domain.site_health import Knocked, SiteHealth
+from app.domain.storage_state import StorageReport
 from app.infrastructure import journal_size
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
 from app.infrastructure.journal_size import JournalSizes
@@ -297,6 +300,70 @@ def test_growth_is_that_of_the_last_minute() -> None:
     minute = LastMinute(steady=lambda: next(times))
 
     assert [minute.saw(total) for total in (10, 15, 25, 26, 26, 26)] == [0, 5, 15, 11, 11, 0]
+
+
+async def test_a_run_with_stores_of_its_own_takes_its_last_one_for_no_other_instance(desk: Desk) -> None:
+    """After kill -9 the record of the last run is still there: nobody is lost."""
+    now = await desk.records.now_ms()
+    before = FleetRecords(desk.house.valkey, desk.house.prefix, "i:test.0")
+    await before.put(InstanceRecord("i:test.0", "i:before", "1", "kid", 1, True, True, True, now - 16_000))
+    await before.report_storage(StorageReport("i:before", now, is_well=True, is_raised=False))
+    assert [one.instance for one in (await desk.records.read()).lost] == ["i:before"]
+
+    await desk.watch.tell()
+
+    fleet = await desk.records.read()
+    assert ([one.instance for one in fleet.live], fleet.lost) == (["i:test"], [])
+    assert await desk.records.storage_reports() == []
+
+
+@pytest.mark.req("FLT-045")
+async def test_an_instance_that_writes_again_is_lost_no_more(desk: Desk) -> None:
+    now = await desk.records.now_ms()
+
+    async def tells(run: str, name: str, at: int) -> None:
+        record = InstanceRecord(run, name, "1", "kid", 1, True, True, False, at)
+        await FleetRecords(desk.house.valkey, desk.house.prefix, run).put(record)
+
+    await tells("a.1", "i:a", now - 16_000)
+    await tells("b.1", "i:b", now - 16_000)
+    fleet = await desk.records.read()
+    assert ({one.instance for one in fleet.lost}, fleet.live) == ({"i:a", "i:b"}, [])
+
+    await tells("a.1", "i:a", now)
+    await tells("b.2", "i:b", now)
+
+    fleet = await desk.records.read()
+    assert ([one.instance for one in fleet.live], fleet.lost) == (["i:a", "i:b"], [])
+
+
+async def test_records_of_another_release_are_left_to_those_who_read_them(desk: Desk) -> None:
+    await desk.watch.tell()
+    key, reports = f"{desk.house.prefix}fleet", f"{desk.house.prefix}alerts:storage"
+    (run,) = await desk.house.valkey.execute("HKEYS", key)
+    told = json.loads(await desk.house.valkey.execute("HGET", key, run))
+    await desk.house.valkey.execute("HSET", key, "more", json.dumps({**told, "instance": "i:more", "zone": "a"}))
+    await desk.house.valkey.execute("HSET", key, "less", json.dumps({"instance": "i:less"}))
+    await desk.house.valkey.execute("HSET", key, "old", json.dumps(["i:old", "1", "kid", 1]))
+    await desk.house.valkey.execute("HSET", reports, "old", json.dumps(["i:old", 1, True]))
+
+    fleet = await desk.records.read()
+
+    assert [one.instance for one in fleet.live] == ["i:more", "i:test"]
+    assert await desk.records.storage_reports() == []
+    assert await desk.house.valkey.execute("HLEN", key) == 4
+
+
+async def test_a_record_that_a_full_store_refuses_counts_as_not_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(commands: Any) -> list[Any]:
+        return [OutOfMemoryError("command not allowed"), 1, 1]
+
+    monkeypatch.setattr(desk.house.valkey, "pipeline", refused)
+
+    with pytest.raises(StorageUnavailable):
+        await desk.watch.tell()
 
 
 @pytest.mark.req("OBS-194")
