@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def tracked() -> list[Path]:
     """Every text file that belongs to the project."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    binary = {".png", ".woff2", ".ico"}
+    binary = {".png", ".woff2", ".ico", ".gz"}
     return [ROOT / name for name in names if name and Path(name).suffix not in binary and (ROOT / name).exists()]
 
 
