@@ -8,6 +8,7 @@ calls ``refresh``. Not here: live figures, decisions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
@@ -28,7 +29,9 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 from app.infrastructure.valkey import Listener, Valkey
 
-FIRST_PAUSE_SEC: Final = 0.1
+FIRST_PAUSE_SEC: Final = 1.0
+LAST_PAUSE_SEC: Final = 30.0
+"""Pauses between tries at the list of rooms until it was read once (FLT-076)."""
 LOOKUPS_PER_SEC: Final = 100
 """Look-ups of ids that no list knows, per process: made-up ids must not load the store."""
 
@@ -182,7 +185,7 @@ class RoomDirectory:
         pause = FIRST_PAUSE_SEC
         while True:
             await asyncio.sleep(self._pause_sec if self.is_loaded else pause)
-            pause = min(pause * 2, self._pause_sec)
+            pause = min(pause * 2, LAST_PAUSE_SEC)
             await self._try_resync()
 
     async def _try_resync(self) -> None:
@@ -226,7 +229,8 @@ class RoomDirectory:
     async def _load_from_valkey(self) -> None:
         ids = await self._valkey.execute("SMEMBERS", rooms_key(self._prefix))
         for room_id in ids:
-            await self.reload(RoomId(room_id.decode()))
+            with contextlib.suppress(StorageUnavailable):  # fenced, and Postgres alone knows it: the others are there
+                await self.reload(RoomId(room_id.decode()))
         log.warning("rooms_loaded_without_postgres", count=len(self._rooms))
 
     def _is_newer(self, row: asyncpg.Record) -> bool:

@@ -287,7 +287,7 @@ async def test_it_keeps_six_streams_of_one_place(site: Site, browser: Browser) -
     assert [reader.is_over for reader in readers] == [True, True] + [False] * 6
 
 
-@pytest.mark.req("VIS-165", "VIS-172")
+@pytest.mark.req("VIS-165", "VIS-172", "FLT-063")
 async def test_it_sends_only_heartbeats_while_the_room_cannot_be_read(
     site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,20 +296,33 @@ async def test_it_sends_only_heartbeats_while_the_room_cannot_be_read(
     await browser.join()
     reader, _ = await streamed(browser)
     await site.update(state=RoomState.PAUSED)
+
+    async def is_stored() -> bool:
+        return bool(await site.house.postgres.fetchval("SELECT max(seq) = 3 FROM events WHERE room = 'shop'"))
+
+    await until(is_stored)
     assert await site.house.jobs.fence(RoomId("shop"), 1, 1)
+    reader.frames.clear()
 
     async def has_two_heartbeats() -> bool:
         return reader.frames.count(b": hb\n\n") >= 2
 
     await until(has_two_heartbeats)
 
-    assert [state["state"] for state in reader.states] == ["waiting"]
+    assert reader.states == [], "nothing is said of a place that cannot be read"
     assert not reader.is_over
     refused = await browser.status()
     assert (refused.status, refused.code) == (503, "storage_unavailable")
     with pytest.raises(Unavailable):
         await opened(browser)
     assert HEARTBEAT_SEC <= 13
+    assert await site.house.recovery.ensure(RoomId("shop"))
+
+    async def is_told() -> bool:
+        return bool(reader.states and reader.states[-1]["state"] == "paused")
+
+    await until(is_told)
+    assert not reader.is_over
 
 
 @pytest.mark.req("VIS-087", "VIS-088")
