@@ -9,7 +9,7 @@ import asyncio
 import socket
 import struct
 from enum import IntEnum
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sanic.server.protocols.http_protocol import HttpProtocol
 
@@ -17,7 +17,10 @@ from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
 from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Uncoded
-from blueprints.edge.run import HotRun
+from blueprints.edge.run import Run
+
+if TYPE_CHECKING:
+    from blueprints.edge.inline.exchange import Exchange
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER that makes a close send RST: a cut answer must not look like a complete one."""
@@ -73,7 +76,8 @@ class Deadlines(HttpProtocol):
         """Made by Sanic's server for each connection."""
         super().__init__(**kw)
         self._http = None  # the slot is unset until the connection has a task
-        self._run: HotRun | None = None
+        self._run: Run | Exchange | None = None
+        """What the fast path is at work on."""
         self._parked = False
         self._is_choked = False
         self._phase = Phase.FIRST

@@ -22,10 +22,9 @@ from app.core.log import REQUEST_ID
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Phase
 from blueprints.edge.head import BLOCK_MAX_BYTES, Head, head_end, request_line
-from blueprints.edge.inline.exchange import AnswerOver
-from blueprints.edge.meter import OTHER
+from blueprints.edge.inline.task_exchange import AnswerOver
+from blueprints.edge.refusal import write_refusal
 from blueprints.edge.reply import HotReply, render
-from blueprints.errors import error_reply
 
 if TYPE_CHECKING:
     from app.domain.client_address import Client
@@ -361,25 +360,9 @@ class EdgeHttp(Http):
         self.is_refused = True
         if self.stage not in (Stage.REQUEST, Stage.HANDLER):
             return
-        protocol = self.protocol
-        protocol.edge.refused += 1
-        head = self.head
-        request = self.request
-        request_id = request.ctx.request_id if request is not None else protocol.edge.ids.next()
-        reply = error_reply(
-            error,
-            head.headers if head is not None else {},
-            request_id=request_id,
-            path=head.path.decode("latin-1") if head is not None else "",
-            page=protocol.edge.error_page,
-            is_page=self.is_page,
-        )
-        if protocol.edge.meters is not None:
-            protocol.edge.meters.of(OTHER).note(reply.status, mono())
+        request_id = self.request.ctx.request_id if self.request is not None else self.protocol.edge.ids.next()
         self.stage = Stage.IDLE
-        if not protocol.transport.is_closing():
-            answer = render(reply, request_id=request_id, keep_alive=False, head_only=bool(self.head_only), budget=None)
-            protocol.transport.write(answer)
+        write_refusal(self.protocol, self.head, error, request_id=request_id, is_page=self.is_page)
 
     def _let_go(self) -> None:
         if self.request is not None:

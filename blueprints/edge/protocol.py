@@ -22,8 +22,10 @@ from app.domain.inline.hosts import InlineHost
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
 from blueprints.edge.head import LINE_MAX_BYTES, Head
+from blueprints.edge.hot import HotRoute
 from blueprints.edge.http import DRAIN_MAX_BYTES, EdgeHttp
 from blueprints.edge.inline.exchange import Exchange
+from blueprints.edge.inline.fast_exchange import FastExchange
 from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
@@ -140,6 +142,8 @@ class EdgeProtocol(Deadlines):
         self._can_write.set()
         if self._task is not None:
             self._task.cancel()
+        if self.exchange is not None:
+            self.exchange.client_lost()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than answers are written."""
@@ -175,30 +179,42 @@ class EdgeProtocol(Deadlines):
     # The fast path
 
     def _serve_fast(self, data: bytes) -> bool:
-        """Begin to serve ``data`` if it is exactly one hot request; False leaves everything untouched."""
-        edge = self.edge
+        """Begin to serve ``data`` if it is one whole request that needs no task; False leaves everything untouched."""
         line_end = data.find(b"\r\n", 0, LINE_MAX_BYTES)
         if line_end < 0:
             return False
+        edge, reading = self.edge, None
         try:
+            if edge.index is not None:
+                end = data.find(b"\r\n\r\n", line_end, FAST_HEAD_MAX_BYTES)
+                if end < 0:
+                    return False
+                block = data[line_end + 2 : end]
+                reading = self.read_fields(block, 1)
+                fast = edge.front.fast  # type: ignore[union-attr]  # it is there before any index is
+                facts = fast.facts_of(edge.index, reading, block)
+                if facts.host is not None:
+                    return fast.serve(self, facts, reading, data, (line_end, end))
             route = edge.hot.route(data[:line_end])
             if route is None:
                 return False
             end = data.find(b"\r\n\r\n", line_end, FAST_HEAD_MAX_BYTES)
             if end < 0:
                 return False
-            handler, method, path, query, minor = route
-            reading = edge.readings.read(
-                data[line_end + 2 : end], minor, self._peer, declared=self._is_declared, tls=self._tls
-            )
+            if reading is None or not route.minor:
+                reading = self.read_fields(data[line_end + 2 : end], route.minor)
         except QmError:
             return False  # the task reads it again, and refuses it
+        return self._serve_hot(route, reading, data, end)
+
+    def _serve_hot(self, route: HotRoute, reading: Reading, data: bytes, end: int) -> bool:
+        """``_serve_fast`` of a hot route; ``end``: of the head."""
+        edge = self.edge
+        handler, method, path, query, _ = route
         note = reading.client.note
         if note and note & Note.NOT_BY_EDGE:  # most have none, and an enum's operator is a call
-            return False  # likewise
+            return False  # the task refuses it
         fields = reading.fields
-        if edge.index is not None and edge.index.find(fields.headers.get(b"host")) is not None:
-            return False  # there the path is the app's, or below /__qm
         length = fields.length
         if len(data) != end + 4 + length or length > self.request_max_size or fields.chunked or fields.expects:
             return False
@@ -218,6 +234,23 @@ class EdgeProtocol(Deadlines):
         if self._phase is not Phase.HANDLER or self.transport.is_closing():
             return
         self.transport.write(answer)
+        self._go_on(is_kept)
+
+    def fast_begins(self, exchange: FastExchange) -> None:
+        """A request is forwarded, or will be, without the task."""
+        self._parked = False
+        self._phase = Phase.FORWARD
+        self._deadline = 0.0
+        self._run = self.exchange = exchange
+
+    def fast_ended(self, *, is_kept: bool) -> None:
+        """Its answer is written, or will not come."""
+        self._run = self.exchange = None
+        if self._phase is Phase.FORWARD and not self.transport.is_closing():
+            self._go_on(is_kept)
+
+    def _go_on(self, is_kept: bool) -> None:
+        """After an answer of the fast path: the next request, or the end."""
         if not is_kept:
             self.end_after_answer(is_input_left=bool(self.recv_buffer))
             return
@@ -227,6 +260,7 @@ class EdgeProtocol(Deadlines):
         if self.recv_buffer:
             data = bytes(self.recv_buffer)
             self.recv_buffer.clear()
+            self.transport.resume_reading()
             self.data_received(data)
 
     def hot_request(self, head: Head, reading: Reading, body: bytes, inline: InlineHost | None) -> HotRequest:

@@ -1,6 +1,6 @@
 """Running a handler without a task of its own.
 
-A task costs two turns of the event loop. A ``HotRun`` takes the first step at once, in the callback that brought the
+A task costs two turns of the event loop. A ``Run`` takes the first step at once, in the callback that brought the
 request, and each further step in the callback of what it waits for. It is a task implementation in the sense of the
 asyncio manual ("Extending", Task lifetime support), so that ``asyncio.timeout`` and ``TaskGroup`` work inside it.
 """
@@ -17,41 +17,15 @@ from app.core.log import REQUEST_ID
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 
-Done = Callable[["HotRun", HotReply | None, BaseException | None], None]
-"""Called once with the run and its result or exception."""
 
+class Run:
+    """One coroutine on its way; ``start`` it once."""
 
-class HotRun:
-    """One handler on its way; ``start`` it once."""
+    __slots__ = ("_cancels", "_context", "_coro", "_is_cancel_due", "_is_over", "_loop", "_waits_for")
 
-    __slots__ = (
-        "_cancels",
-        "_context",
-        "_coro",
-        "_done",
-        "_is_cancel_due",
-        "_is_over",
-        "_loop",
-        "_waits_for",
-        "is_kept",
-        "request",
-    )
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        handler: Callable[[HotRequest], Coroutine[Any, Any, HotReply]],
-        request: HotRequest,
-        is_kept: bool,
-        done: Done,
-    ) -> None:
-        """``done`` is called from ``start`` when the handler waits for nothing, else from a later callback."""
-        self.request = request
-        self.is_kept = is_kept
-        """Whether the client would keep the connection."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any]) -> None:
         self._loop = loop
-        self._coro = handler(request)
-        self._done = done
+        self._coro = coro
         self._context = contextvars.copy_context()
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancels = 0
@@ -83,8 +57,12 @@ class HotRun:
         return self._is_over
 
     def _begin(self) -> None:
-        REQUEST_ID.set(self.request.request_id)
         self._step(None)
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        """Called once with the result and None, or with None and the exception; from ``start`` when nothing is waited
+        for, else from a later callback."""
+        raise NotImplementedError
 
     def _step(self, error: BaseException | None) -> None:
         if self._is_cancel_due:
@@ -98,12 +76,12 @@ class HotRun:
         except StopIteration as stop:
             _leave_task(loop, self)  # type: ignore[arg-type]
             self._is_over = True
-            self._done(self, stop.value, None)
+            self._end(stop.value, None)
             return
         except (Exception, asyncio.CancelledError) as failure:
             _leave_task(loop, self)  # type: ignore[arg-type]
             self._is_over = True
-            self._done(self, None, failure)
+            self._end(None, failure)
             return
         _leave_task(loop, self)  # type: ignore[arg-type]
         if waits_for is None:  # a bare yield, as of asyncio.sleep(0)
@@ -120,3 +98,35 @@ class HotRun:
     def _wake(self, _future: asyncio.Future[Any]) -> None:
         # The coroutine itself takes the result or the exception out of the future when it goes on.
         self._step(None)
+
+
+Done = Callable[["HotRun", HotReply | None, BaseException | None], None]
+"""Called once with the run and its result or exception."""
+
+
+class HotRun(Run):
+    """One handler on its way."""
+
+    __slots__ = ("_done", "is_kept", "request")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[[HotRequest], Coroutine[Any, Any, HotReply]],
+        request: HotRequest,
+        is_kept: bool,
+        done: Done,
+    ) -> None:
+        """``done``: called as ``_end`` is."""
+        super().__init__(loop, handler(request))
+        self._done = done
+        self.request = request
+        self.is_kept = is_kept
+        """Whether the client would keep the connection."""
+
+    def _begin(self) -> None:
+        REQUEST_ID.set(self.request.request_id)
+        self._step(None)
+
+    def _end(self, result: HotReply | None, error: BaseException | None) -> None:
+        self._done(self, result, error)

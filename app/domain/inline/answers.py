@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
+from app.domain.inline.answer_lines import BadLine, Line, kind_of, value_of
 from app.domain.inline.chunks import BadChunks, ChunkScanner
 from app.domain.inline.failures import Failure, OriginFailed
 
@@ -19,11 +20,8 @@ HEAD_MAX_BYTES: Final = 64 * 1024
 INTERIM_MAX: Final = 16
 """Interim answers (1xx) of one request that are passed over."""
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?")
-_BLOCK: Final = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\r\n)*")
-_FRAMING: Final = re.compile(
-    rb"^(content-length|transfer-encoding|connection|upgrade|cache-control|content-type):([^\r\n]*)\r$",
-    re.IGNORECASE | re.MULTILINE,
-)
+_FAIR_BYTES: Final = 4096
+"""Up to here a copy costs less than another piece to be written."""
 
 
 class Framing(IntEnum):
@@ -43,8 +41,10 @@ class AnswerHead:
     status: int
     status_text: bytes
     """Status and reason as sent."""
-    block: bytes
-    """All header lines with their line ends."""
+    lines: list[bytes]
+    """All header lines, without their line ends."""
+    kinds: list[Line]
+    """What each of them is."""
     framing: Framing = Framing.CLOSE
     length: int = 0
     """With LENGTH; also of an answer to HEAD."""
@@ -62,7 +62,7 @@ class Sink(Protocol):
     def on_head(self, head: AnswerHead) -> None:
         """The head is there. Called once, before anything of the body."""
 
-    def on_body(self, data: bytes) -> None:
+    def on_body(self, data: bytes | memoryview) -> None:
         """Bytes of the body, to be passed on as they are."""
 
     def on_end(self, *, is_reusable: bool) -> None:
@@ -117,23 +117,27 @@ class AnswerReader:
 
     def _feed_head(self, data: bytes) -> None:
         buffer = self._buffer + data if self._buffer else data
+        start = 0
         while True:
-            end = buffer.find(b"\r\n\r\n")
+            end = buffer.find(b"\r\n\r\n", start)
             if end < 0:
-                self._buffer = buffer
-                self._judge_unfinished(buffer)
+                self._buffer = buffer[start:]
+                self._judge_unfinished(self._buffer)
                 return
-            if end > HEAD_MAX_BYTES:
+            if end - start > HEAD_MAX_BYTES:
                 raise OriginFailed(Failure.BAD_RESPONSE)
-            head = self._read_head(buffer[: end + 2])
-            buffer = buffer[end + 4 :]
+            head = self._read_head(buffer[start:end])
+            start = end + 4
             if head.status >= 200 or head.status == 101:
                 break
             self._interim += 1
             if self._interim > INTERIM_MAX:
                 raise OriginFailed(Failure.BAD_RESPONSE)
         self._buffer = b""
-        self._begin(head, buffer)
+        if head.framing is Framing.LENGTH:
+            self._begin_length(head, buffer, start)
+        else:
+            self._begin(head, buffer[start:])
 
     def _judge_unfinished(self, buffer: bytes) -> None:
         """Refuse what cannot become a head, without waiting for its end."""
@@ -143,42 +147,45 @@ class AnswerReader:
             raise OriginFailed(Failure.BAD_RESPONSE)
 
     def _read_head(self, raw: bytes) -> AnswerHead:
-        """``raw``: lines with their line ends."""
-        line_end = raw.index(b"\r\n")
-        match = _STATUS_LINE.fullmatch(raw[:line_end])
-        block = raw[line_end + 2 :]
-        if match is None or _BLOCK.fullmatch(block) is None:
+        """``raw``: lines with line ends between them."""
+        first, *lines = raw.split(b"\r\n")
+        match = _STATUS_LINE.fullmatch(first)
+        if match is None:
             raise OriginFailed(Failure.BAD_RESPONSE)
-        head = AnswerHead(int(match[2]), raw[9:line_end], block)
+        try:
+            head = AnswerHead(int(match[2]), first[9:], lines, list(map(kind_of, lines)))
+        except BadLine as error:
+            raise OriginFailed(Failure.BAD_RESPONSE) from error
         self._frame(head, is_old=match[1] == b"0")
         return head
 
     def _frame(self, head: AnswerHead, *, is_old: bool) -> None:
         length: bytes | None = None
         encoding: bytes | None = None
-        for match in _FRAMING.finditer(head.block):
-            name, value = match[1].lower(), match[2].strip(b" \t")
-            if name == b"content-length":
+        for line, kind in zip(head.lines, head.kinds, strict=True):
+            if not kind or kind == Line.HOP or kind >= Line.COOKIE:
+                continue
+            value = value_of(line)
+            if kind == Line.LENGTH:
                 if length is not None or not value.isdigit() or len(value) > 18:
                     raise OriginFailed(Failure.BAD_RESPONSE)
                 length = value
-            elif name == b"transfer-encoding":
+            elif kind == Line.CONNECTION:
+                head.connection = value if head.connection is None else head.connection + b", " + value
+            elif kind == Line.TYPE:
+                head.is_event_stream = value.lower().startswith(b"text/event-stream")
+            elif kind == Line.ENCODING:
                 if encoding is not None or value.lower() != b"chunked" or is_old:
                     raise OriginFailed(Failure.BAD_RESPONSE)
                 encoding = value
-            elif name == b"connection":
-                head.connection = value if head.connection is None else head.connection + b", " + value
-            elif name == b"cache-control":
+            elif kind == Line.CACHING:
                 head.cache_control += b", " + value
-            elif name == b"content-type":
-                head.is_event_stream = value.lower().startswith(b"text/event-stream")
             else:
                 head.upgrade += (b", " if head.upgrade else b"") + value
         if length is not None and encoding is not None:
             raise OriginFailed(Failure.BAD_RESPONSE)
-        words = (head.connection or b"").lower()
-        head.is_kept = not is_old and b"close" not in words
-        head.length = int(length or 0)
+        head.is_kept = not is_old and (head.connection is None or b"close" not in head.connection.lower())
+        head.length = 0 if length is None else int(length)
         head.framing = self._framing(head, length is not None, encoding is not None)
 
     def _framing(self, head: AnswerHead, has_length: bool, is_chunked: bool) -> Framing:
@@ -211,10 +218,6 @@ class AnswerReader:
         if framing is Framing.NONE:
             if rest:
                 raise OriginFailed(Failure.BAD_RESPONSE)
-        elif framing is Framing.LENGTH:
-            if len(rest) > head.length:
-                raise OriginFailed(Failure.BAD_RESPONSE)
-            self._left = head.length
         elif framing is Framing.CHUNKED:
             trial = ChunkScanner()
             try:
@@ -230,25 +233,39 @@ class AnswerReader:
         elif rest:
             self._feed_body(head, rest)
 
+    def _begin_length(self, head: AnswerHead, buffer: bytes, start: int) -> None:
+        """``_begin`` of a body whose length is known; it begins at ``start``."""
+        here = len(buffer) - start
+        if here > head.length:
+            raise OriginFailed(Failure.BAD_RESPONSE)
+        self._left = head.length
+        self.head = head
+        self._sink.on_head(head)
+        if here:
+            self._feed_length(head, buffer[start:] if here <= _FAIR_BYTES else memoryview(buffer)[start:])
+
     def _feed_body(self, head: AnswerHead, data: bytes) -> None:
         framing = head.framing
         if framing is Framing.LENGTH:
-            left = self._left
-            if len(data) > left:
-                self._sink.on_body(data[:left])
-                self._left = 0
-                self._surplus()
-                return
-            self._left = left - len(data)
-            self._sink.on_body(data)
-            if not self._left:
-                self._end(head)
+            self._feed_length(head, data)
         elif framing is Framing.CHUNKED:
             self._feed_chunks(head, data)
         elif framing is Framing.CLOSE:
             self._sink.on_body(data if self._wants_payload else b"%x\r\n%b\r\n" % (len(data), data))
         else:
             self._sink.on_body(data)
+
+    def _feed_length(self, head: AnswerHead, data: bytes | memoryview) -> None:
+        left = self._left
+        if len(data) > left:
+            self._sink.on_body(data[:left])
+            self._left = 0
+            self._surplus()
+            return
+        self._left = left - len(data)
+        self._sink.on_body(data)
+        if not self._left:
+            self._end(head)
 
     def _feed_chunks(self, head: AnswerHead, data: bytes) -> None:
         scanner = self._scanner

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.client_address import Client
+from app.domain.inline.answer_lines import HOPS, Line, name_of
 from app.domain.inline.answers import AnswerHead
 from app.domain.inline.names import (
     CLIENT_CLAIMS,
@@ -31,10 +32,6 @@ _ODD_LINE: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Beginnings of lines that are looked at one by one; all others pass untouched."""
-_ODD_ANSWER_LINE: Final = re.compile(
-    rb"^(?:connection:|keep-alive:|proxy-connection:|transfer-encoding:|upgrade:|te:|x-qm-|set-cookie:|cache-control:)",
-    re.IGNORECASE | re.MULTILINE,
-)
 _CACHEABLE_BAR: Final = re.compile(rb"(?:^|[,\s])(?:private|no-store)\b", re.IGNORECASE)
 _PLAIN_CONNECTIONS: Final = frozenset({b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade"})
 
@@ -162,45 +159,39 @@ def answer_head(head: AnswerHead, added: Added, *, is_chunked: bool, connection:
 
     ``is_chunked``: the body is sent in chunks; ``connection``: value of ``Connection``, empty for none.
     """
-    block = head.block
     is_hidden = bool(added.cookies) and not _CACHEABLE_BAR.search(head.cache_control)
     named = _named(head.connection)
-    parts = [b"HTTP/1.1 ", head.status_text, b"\r\n"]
     if named:
-        parts += [_kept_answer_line(line, named, is_hidden) for line in block.split(b"\r\n")[:-1]]
-    else:
-        position = 0
-        for match in _ODD_ANSWER_LINE.finditer(block):
-            start = match.start()
-            end = block.index(b"\r\n", start) + 2
-            parts += (block[position:start], _kept_answer_line(block[start : end - 2], named, is_hidden))
-            position = end
-        parts.append(block[position:])
+        named -= _NEVER_NAMED_IN_ANSWERS
+    kept = [b"HTTP/1.1 " + head.status_text]
+    for line, kind in zip(head.lines, head.kinds, strict=True):
+        if not kind or _passes(line, kind, is_hidden):
+            kept.append(line)
+    if named:
+        kept[1:] = [line for line in kept[1:] if name_of(line) not in named]
     if is_chunked:
-        parts.append(b"Transfer-Encoding: chunked\r\n")
+        kept.append(b"Transfer-Encoding: chunked")
     if is_hidden:
-        parts.append(b"Cache-Control: private, no-cache\r\n")
+        kept.append(b"Cache-Control: private, no-cache")
     if connection:
-        parts.append(b"Connection: %b\r\n" % connection)
+        kept.append(b"Connection: " + connection)
     if head.status == 101:
-        parts.append(b"Upgrade: %b\r\n" % head.upgrade)
+        kept.append(b"Upgrade: " + head.upgrade)
     if head.status >= 500:
-        parts.append(b"X-QM-Origin: http-%d\r\n" % head.status)
-    parts += [b"Set-Cookie: %b\r\n" % cookie for cookie in added.cookies]
-    parts.append(b"\r\n")
-    return b"".join(parts)
+        kept.append(b"X-QM-Origin: http-%d" % head.status)
+    kept += [b"Set-Cookie: " + cookie for cookie in added.cookies]
+    kept += _HEAD_END
+    return b"\r\n".join(kept)
 
 
-def _kept_answer_line(line: bytes, named: frozenset[bytes], is_hidden: bool) -> bytes:
-    name = line.partition(b":")[0].lower()
-    if name == b"set-cookie":
-        own = line[11:].partition(b"=")[0].strip(b" \t") == OWN_COOKIE
-        return b"" if own else line + b"\r\n"
-    if name == b"cache-control":
-        return b"" if is_hidden else line + b"\r\n"
-    is_dropped = name in _ANSWER_HOPS or name.startswith(b"x-qm-") or name in named - _NEVER_NAMED_IN_ANSWERS
-    return b"" if is_dropped else line + b"\r\n"
+def _passes(line: bytes, kind: Line, is_hidden: bool) -> bool:
+    """Tell whether a line that is not plain reaches the visitor. ``is_hidden``: no shared cache may keep the answer."""
+    if kind == Line.COOKIE:
+        return line[11:].partition(b"=")[0].strip(b" \t") != OWN_COOKIE
+    if kind == Line.CACHING:
+        return not is_hidden
+    return kind not in HOPS
 
 
-_ANSWER_HOPS: Final = frozenset(b"connection keep-alive proxy-connection transfer-encoding upgrade te".split())
+_HEAD_END: Final = (b"", b"")
 _NEVER_NAMED_IN_ANSWERS: Final = frozenset(b"content-length set-cookie content-type location cache-control".split())

@@ -46,13 +46,19 @@ def is_media(method: str, path: bytes, headers: Headers) -> bool:
 
     ``path``: as sent, without its query.
     """
+    return names_media(method, path) and not wants_more_than_media(headers)
+
+
+def names_media(method: str, path: bytes) -> bool:
+    """The conditions that rest on the request line (INL-090 … INL-092)."""
     if method not in ("GET", "HEAD") or path.rpartition(b".")[2].lower() not in MEDIA:
         return False
-    if _PLAIN_PATH.fullmatch(path) is None or _DOT_SEGMENT.search(path) or _SCRIPT_SEGMENT.search(path):
-        return False
-    if headers.get(b"sec-fetch-dest") in _PAGE_DESTS or b"upgrade" in headers:
-        return False
-    return not has_override(headers)
+    return not (_PLAIN_PATH.fullmatch(path) is None or _DOT_SEGMENT.search(path) or _SCRIPT_SEGMENT.search(path))
+
+
+def wants_more_than_media(headers: Headers) -> bool:
+    """Tell whether header lines keep a media file from bypassing: page, upgrade, other path (INL-093, INL-233)."""
+    return headers.get(b"sec-fetch-dest") in _PAGE_DESTS or b"upgrade" in headers or has_override(headers)
 
 
 def wanted_upgrade(headers: Headers) -> list[bytes]:

@@ -1,14 +1,14 @@
 """What an inline host answers: the order of steps for every request to one (INL-075).
 
 Belongs here: ``/__qm`` or the app, bypass or gate, forwarding and its failures. Not here: the decision
-(services/inline_gate.py), the bytes of answers (answers.py), the exchange with the origin (exchange.py).
+(services/inline_gate.py), the bytes of answers (answers.py), the exchange with the origin (exchange.py). What most
+requests are is served by fast.py in the same steps: what is changed here is to be changed there, or kept from there.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote_from_bytes
+from typing import TYPE_CHECKING
 
 from sanic.http import Stage
 
@@ -25,7 +25,10 @@ from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Phase
 from blueprints.edge.gate import Full, Gate
 from blueprints.edge.inline.answers import InlineAnswers
-from blueprints.edge.inline.exchange import Exchange, Forwarder
+from blueprints.edge.inline.asked import ADMIN, is_own, url_text
+from blueprints.edge.inline.exchange import Forwarder
+from blueprints.edge.inline.fast import FastFront
+from blueprints.edge.inline.task_exchange import TaskExchange
 from blueprints.edge.reply import HotReply
 from blueprints.visitor.request_reading import visitor_in
 
@@ -33,9 +36,6 @@ if TYPE_CHECKING:
     from app.domain.client_address import Client
     from blueprints.edge.head import Head
     from blueprints.edge.http import EdgeHttp
-
-_ADMIN: Final = (b"/api/admin/", b"/api/v1/admin/")
-_URL_BYTES: Final = bytes(range(0x21, 0x7F))
 
 
 class UpgradeNotSupported(QmError):
@@ -65,16 +65,17 @@ class InlineFront:
         self._forwarder = forwarder
         self._answers = answers
         self._edge_gate = edge_gate
+        self.fast = FastFront(gate=gate, forwarder=forwarder, answers=answers, edge_gate=edge_gate)
 
     async def serve(self, http: EdgeHttp, head: Head, client: Client, host: InlineHost) -> None:
         """Answer or forward one request. Raises QmError for what is refused with the connection."""
         http.is_page = is_page(head.headers)
         if client.note:
             self._edge_gate.let_in(client, head, is_inline=True)
-        if _is_own(head.path):
+        if is_own(head.path):
             await self._serve_own(http, head, client)
             return
-        if head.path.startswith(_ADMIN) and self._edge_gate.hosts.keeps_admin(client.host):
+        if head.path.startswith(ADMIN) and self._edge_gate.hosts.keeps_admin(client.host):
             http.inline = None
             await http.serve_own(head, client)
             return
@@ -84,7 +85,7 @@ class InlineFront:
         if self._forwarder.hop.is_own(head.headers):
             raise ProxyLoop
         upgrade = wanted_upgrade(head.headers)
-        url = _url_of(head, client)
+        url = f"{client.scheme}://{head.headers[b'host'].decode('latin-1')}{url_text(head.target)}"
         if not upgrade and is_media(head.method, head.path, head.headers):
             http.is_page = False
             if self._gate.may_bypass(client, host, url):
@@ -144,7 +145,7 @@ class InlineFront:
         protocol = http.protocol
         added = Added(decision.cookies) if decision.cookies else NOTHING_ADDED
         place = Place(decision.room_id, decision.generation, decision.ticket)
-        exchange = Exchange(
+        exchange = TaskExchange(
             self._forwarder,
             http,
             head,
@@ -191,16 +192,3 @@ class InlineFront:
         if is_upgrade or http.request_body is not None:
             http.keep_alive = False
         await http.answer_late(reply)
-
-
-def _is_own(path: bytes) -> bool:
-    """Tell whether a path is the queue's: exactly ``/__qm`` or below it (INL-054)."""
-    return path.startswith(PREFIX) and path[len(PREFIX) : len(PREFIX) + 1] in (b"", b"/")
-
-
-def _url_of(head: Head, client: Client) -> str:
-    """The URL that the rules of rooms are asked about (INL-047)."""
-    target = head.target
-    if not target.isascii():
-        target = quote_from_bytes(target, safe=_URL_BYTES).encode("ascii")
-    return f"{client.scheme}://{head.headers[b'host'].decode('latin-1')}{target.decode('ascii')}"

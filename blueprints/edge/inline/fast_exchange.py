@@ -1,0 +1,209 @@
+"""A request that arrived whole, forwarded without a task: begun and ended in callbacks.
+
+A task is made only when a connection to the origin has to be opened. What such a request may be is decided in fast.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from app.domain.inline.answers import AnswerReader
+from app.domain.inline.failures import Failure, OriginFailed
+from app.domain.inline.forwarding import NOTHING_ADDED, Added
+from app.services.inline_counts import Passed
+from app.services.inline_gate import Decision, Forward
+from app.services.origin_choice import OriginLink
+from blueprints.edge.head import Head
+from blueprints.edge.inline.asked import AskedFields, AskedLine
+from blueprints.edge.inline.exchange import REPEATABLE, Exchange
+from blueprints.edge.reading import Reading
+from blueprints.edge.refusal import write_refusal
+from blueprints.edge.reply import HotReply, render
+
+if TYPE_CHECKING:
+    from app.domain.inline.hosts import InlineHost
+    from blueprints.edge.inline.fast import FastFront
+    from blueprints.edge.protocol import EdgeProtocol
+
+
+class FastExchange(Exchange):
+    """One request: to be given a way by ``forward`` or ``decided``, once."""
+
+    __slots__ = (
+        "_body", "_connecting", "_data", "_decision", "_front", "_host", "_is_gone", "_is_repeatable", "_is_reused",
+        "asked", "facts", "is_bypassed", "reading", "shows_page",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        front: FastFront,
+        protocol: EdgeProtocol,
+        asked: AskedLine,
+        facts: AskedFields,
+        reading: Reading,
+        host: InlineHost,
+        data: bytes,
+        body: bytes,
+    ) -> None:
+        """``data``: the whole request; ``body``: its body."""
+        super().__init__(front.forwarder, protocol, added=NOTHING_ADDED, is_kept=reading.fields.keep_alive)
+        self._front = front
+        self.asked = asked
+        self.facts = facts
+        self.reading = reading
+        self._host = host
+        self._data = data
+        self._body = body
+        self._is_repeatable = not body and asked.method in REPEATABLE
+        self._is_sent = True  # it is written at once, body and all
+        self._is_reused = False
+        self._is_gone = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._decision: Forward | None = None
+        self.is_bypassed = False
+        """It passes by the gate."""
+        self.shows_page = facts.is_page
+        """Whether an answer in the app's place is a page."""
+
+    def head(self) -> Head:
+        """The head as answers in the origin's place want it."""
+        block = self._data[: len(self._data) - len(self._body) - 4]
+        asked = self.asked
+        return Head(block, (asked.method, asked.target, asked.minor), self.reading.fields)
+
+    # The gate
+
+    def decided(self, decision: Decision | None, error: BaseException | None) -> None:
+        """The gate has said what becomes of the request."""
+        if self._is_gone:
+            return
+        if error is not None or decision is None:
+            self._refuse(error if error is not None else RuntimeError("the gate did not decide"))
+        elif isinstance(decision, Forward):
+            self.forward(decision)
+        else:
+            self._answer(self._front.refusal_of(decision, self))
+
+    def forward(self, decision: Forward) -> None:
+        """Send it to the app."""
+        self._decision = decision
+        if decision.cookies:
+            self.added = Added(decision.cookies)
+        link = self._forwarder.choice.idle(self._host, is_repeatable=self._is_repeatable)
+        if link is None:
+            self._connect()
+        else:
+            self._is_reused = True
+            self._send(link)
+
+    def _connect(self) -> None:
+        self._is_reused = False
+        self._connecting = self.loop.create_task(self._open())
+
+    async def _open(self) -> None:
+        try:
+            link = await self._forwarder.choice.fresh(self._host)
+        except OriginFailed as error:
+            self._connecting = None
+            self._failed(error)
+            return
+        except Exception as error:
+            self._connecting = None
+            self._refuse(error)
+            return
+        self._connecting = None
+        if self._is_gone:
+            link.abort()
+        else:
+            self._send(link)
+
+    def _send(self, link: OriginLink) -> None:
+        asked = self.asked
+        reader = AnswerReader(self, asked.method)
+        self._begin(link, reader, b"".join((asked.start, self.facts.fields, self._body)))
+        if not self.is_over:
+            self._wait_for_origin()
+
+    # The origin's side
+
+    def on_data(self, data: bytes) -> None:
+        """As of Owner."""
+        super().on_data(data)
+        if self.is_over:
+            self._end()
+
+    def on_eof(self) -> bool:
+        """As of Owner."""
+        super().on_eof()
+        if self.is_over:
+            self._end()
+        return False
+
+    def on_lost(self, *, is_reset: bool) -> None:
+        """As of Owner."""
+        super().on_lost(is_reset=is_reset)
+        if self.is_over:
+            self._end()
+
+    def expire(self, now: float) -> None:
+        """As of Exchange."""
+        super().expire(now)
+        if self.is_over:
+            self._end()
+
+    # Ends
+
+    def _end(self) -> None:
+        """The answer is complete, or will not come."""
+        if self._link is None:
+            return
+        is_heard = self._reader is not None and self._reader.has_begun
+        status = self.status
+        self._let_go()
+        if self.error is not None:
+            is_stale = self._is_reused and self.error.failure is Failure.RESET and not is_heard
+            if is_stale and self._is_repeatable:
+                self._connect()
+            else:
+                self._failed(self.error)
+            return
+        self._reader = None  # the two know each other: nothing is left for the collector
+        if self.is_bypassed and status >= 400:
+            self._front.gate.missed(self.reading.client)
+        self._protocol.fast_ended(is_kept=self.is_kept)
+
+    def _failed(self, error: OriginFailed) -> None:
+        """Answer in the origin's place, or end what has begun so that nobody takes it for whole (INL-142, INL-169)."""
+        decision = self._decision
+        assert decision is not None
+        self._front.gate.counts.failed(decision.room_id, error.failure)
+        if self.has_begun:
+            self._protocol.fast_ended(is_kept=False)
+        else:
+            self._answer(self._front.failure_of(error.failure, decision, self))
+
+    def _answer(self, reply: HotReply) -> None:
+        protocol = self._protocol
+        is_kept = self.is_kept and not protocol.is_stopping
+        request_id = protocol.edge.ids.next()
+        is_bare = self.asked.method == "HEAD"
+        answer = render(reply, request_id=request_id, keep_alive=is_kept, head_only=is_bare, budget=None)
+        if not protocol.transport.is_closing():
+            protocol.transport.write(answer)
+        protocol.fast_ended(is_kept=is_kept)
+
+    def _refuse(self, error: BaseException) -> None:
+        protocol = self._protocol
+        request_id = protocol.edge.ids.next()
+        write_refusal(protocol, self.head(), error, request_id=request_id, is_page=self.shows_page)
+        protocol.fast_ended(is_kept=False)
+
+    def client_lost(self) -> None:
+        """The visitor is gone: nothing more of the origin is wanted. A decision that is under way is not broken off."""
+        self._is_gone = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._decision is not None:
+            self._front.gate.counts.count(self._decision.room_id, Passed.CLIENT_ABORTS)
+        self._let_go()
