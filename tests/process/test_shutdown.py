@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -121,13 +122,18 @@ def test_a_stop_whose_last_commit_fails_says_so(callers_of: Any) -> None:
         caller = callers_of(server).with_key(server.admin_key)
         body = {"id": "shop", "targetUrl": "https://shop.example/", "ratePerMinute": 60}
         assert caller("POST", "/api/admin/rooms", body).status_code == 200
-        for pid, line in server.descendants().items():
-            if "postgres" in Path(line.split()[0]).name:
-                os.kill(pid, signal.SIGSTOP)
-        caller("POST", "/api/admin/rooms/shop/pause")
+        postgres = [pid for pid, line in server.descendants().items() if "postgres" in Path(line.split()[0]).name]
+        for pid in postgres:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            caller("POST", "/api/admin/rooms/shop/pause")
 
-        server.kill(signal.SIGTERM)
+            server.kill(signal.SIGTERM)
 
-        assert server.wait(60) == 1
+            assert server.wait(60) == 1
+        finally:
+            for pid in postgres:  # what is halted ends with nobody
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         assert re.search("shutdown.* WITH STORAGE FAILING.*changes since the last good commit are not", server.stderr)
         assert ", clean" not in server.stderr
