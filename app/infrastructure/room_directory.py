@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -24,6 +24,7 @@ from app.domain.facts_of_rooms import RoomDeleted
 from app.domain.room import Room
 from app.domain.room_codec import config_from_json
 from app.infrastructure.engine_errors import RoomFenced
+from app.infrastructure.hints import HintHandler, Hints
 from app.infrastructure.keys import control_channel, rooms_key
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
@@ -38,7 +39,6 @@ LOOKUPS_PER_SEC: Final = 100
 log = structlog.get_logger(__name__)
 
 Reading = asyncio.Task[Room | None]
-HintHandler = Callable[[str], Awaitable[None] | None]
 
 
 class LiveRooms(Protocol):
@@ -63,7 +63,8 @@ class RoomDirectory:
         self._waiting: dict[RoomId, Reading] = {}
         self._ended: dict[RoomId, int] = {}
         """Generations that Valkey calls deleted; the list may lag behind."""
-        self._hints: dict[str, HintHandler] = {"room": self._on_room}
+        self._hints = Hints()
+        self._hints.on("room", self._on_room)
         self._watchers: list[Callable[[], None]] = []
         self._listener: Listener | None = None
         self._task: asyncio.Task[None] | None = None
@@ -152,7 +153,7 @@ class RoomDirectory:
 
     def on_hint(self, kind: str, handler: HintHandler) -> None:
         """Call ``handler`` with the text of each hint of ``kind``."""
-        self._hints[kind] = handler
+        self._hints.on(kind, handler)
 
     async def last_generation(self, room_id: RoomId) -> int:
         """Generation of the last room under this id by the journal; 0 = there was none."""
@@ -167,7 +168,7 @@ class RoomDirectory:
     async def start(self) -> None:
         """Read the list and begin to keep it fresh. With both stores away it starts all the same and goes on trying."""
         channel = control_channel(self._prefix)
-        self._listener = self._valkey.listen({channel: self._hear}, on_resync=self._try_resync)
+        self._listener = self._valkey.listen({channel: self._hints.hear}, on_resync=self._try_resync)
         await self._listener.start()
         if not self.is_loaded:
             await self._try_resync()
@@ -180,6 +181,7 @@ class RoomDirectory:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._listener is not None:
             await self._listener.stop()
+        await self._hints.stop()
 
     async def _keep_fresh(self) -> None:
         pause = FIRST_PAUSE_SEC
@@ -274,11 +276,6 @@ class RoomDirectory:
     async def _on_room(self, text: str) -> None:
         if is_room_id(text):
             await self.reload(RoomId(text))
-
-    def _hear(self, body: bytes) -> Awaitable[None] | None:
-        kind, _, text = body.decode(errors="replace").partition(" ")
-        handler = self._hints.get(kind)
-        return None if handler is None else handler(text)
 
     def _may_look_up(self) -> bool:
         now = mono()
