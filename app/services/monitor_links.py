@@ -15,6 +15,7 @@ from app.domain.actor import Actor
 from app.domain.field_checks import is_plain_text
 from app.domain.monitor_tokens import MonitorTokens
 from app.domain.operators import LINK_KEPT_MS, LINKS_MAX, MonitorLink, is_link_id, new_link_id
+from app.domain.roles import Role
 from app.infrastructure.access_store import AccessStore, Change
 from app.infrastructure.audit_store import Entry
 from app.services.operators import recorded
@@ -69,7 +70,7 @@ class MonitorLinks:
         """A new link and its token (ADM-223)."""
         refuse_unknown(body, ("label",))
         label = _label(body.get("label", ""))
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OPERATOR) as change:
             now = self._now()
             await change.drop_links(now - LINK_KEPT_MS)
             if await change.link_count(now) >= LINKS_MAX:
@@ -85,7 +86,7 @@ class MonitorLinks:
 
     async def reveal(self, ident: str, actor: Actor) -> tuple[dict[str, Any], str]:
         """The same link again, signed under the present SECRET (ADM-226 … ADM-228)."""
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OPERATOR) as change:
             link, now = await _found(change, ident), self._now()
             if link.state(now) != "live":
                 raise LinkNotLive
@@ -94,7 +95,7 @@ class MonitorLinks:
 
     async def revoke(self, ident: str, actor: Actor) -> int:
         """End one link; 0 when it was over already (ADM-229, ADM-230)."""
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OPERATOR) as change:
             link, now = await _found(change, ident), self._now()
             revoked = await change.revoke_link(ident, now, str(actor))
             if revoked:
@@ -104,7 +105,7 @@ class MonitorLinks:
 
     async def revoke_all(self, actor: Actor) -> int:
         """End every link; how many they were."""
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OPERATOR) as change:
             now = self._now()
             revoked = await change.revoke_links(now, str(actor))
             if revoked:

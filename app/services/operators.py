@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from app.core.errors import BadRequest, InvalidField, NotFound, QmError, StorageUnavailable, Unauthorized
+from app.core.errors import BadRequest, InvalidField, NotFound, QmError, StorageUnavailable
 from app.core.jsonbody import refuse_unknown
 from app.domain import field_checks
 from app.domain.actor import Actor
@@ -21,6 +21,7 @@ from app.domain.operators import HOLDER_BYTES, OPERATORS_MAX, Operator, Verifier
 from app.domain.roles import Role
 from app.infrastructure.access_store import AccessStore, Change
 from app.infrastructure.audit_store import Entry
+from app.services.access import NoCredential, needs
 from app.services.people import People
 from app.services.rooms import NotRecorded
 
@@ -74,7 +75,7 @@ class Operators:
         """A new operator and his key, which is kept nowhere (ADM-201 … ADM-205)."""
         refuse_unknown(body, ("name", "role"))
         name, role = _name(body.get("name")), _role(body.get("role"))
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OWNER) as change:
             if await change.operator_count() >= OPERATORS_MAX:
                 raise TooManyOperators
             ident, key = new_key()
@@ -105,7 +106,7 @@ class Operators:
             values["name"] = _name(body["name"])
         if "role" in body:
             values["role"] = _role(body["role"])
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OWNER) as change:
             found = await _found(change, ident)
             if found.revoked_at is not None:
                 raise OperatorRevoked
@@ -121,7 +122,7 @@ class Operators:
 
     async def revoke(self, ident: str, actor: Actor, *, purge: bool) -> tuple[dict[str, Any], int]:
         """Take his rights, or his whole record, and close his links; the operator, and how many links (ADM-207 …)."""
-        async with recorded(self._store, actor) as change:
+        async with recorded(self._store, actor, least=Role.OWNER) as change:
             found = await _found(change, ident)
             now = self._now()
             is_over = found.revoked_at is not None
@@ -155,18 +156,20 @@ def operator_json(operator: Operator, live_links: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def recorded(store: AccessStore, actor: Actor) -> AsyncIterator[Change]:
-    """A transaction of ``actor``, whose failure says that nothing may be relied on.
+async def recorded(store: AccessStore, actor: Actor, *, least: Role) -> AsyncIterator[Change]:
+    """A transaction of ``actor``, whose failure says that nothing may be relied on. ``least``: the role that it needs.
 
-    Such changes come one after another, so whoever lost his rights while his request was on its way is refused here:
-    nothing that he hands out can outlive his revocation (ADM-210).
+    Such changes come one after another, so whoever lost his rights while his request was on its way is refused here,
+    as his next request would be: nothing that he hands out can outlive his revocation (ADM-210).
     """
     try:
         async with store.changing() as change:
             if actor.ident is not None:
                 now = await change.operator(actor.ident)
-                if now is None or now.revoked_at is not None or now.role < Role.of(actor.role or "owner"):
-                    raise Unauthorized
+                if now is None or now.revoked_at is not None:
+                    raise NoCredential
+                if now.role < least:
+                    raise needs(least, has=now.role.word)
             yield change
     except StorageUnavailable as error:
         raise NotRecorded from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import BadRequest, QmError, StorageUnavailable, Unauthorized
+from app.core.errors import BadRequest, Forbidden, QmError, StorageUnavailable, Unauthorized
 from app.domain.actor import Actor
 from app.domain.principal import OWNER_BY_KEY, Principal, Via
 from app.domain.roles import Role
@@ -185,8 +185,8 @@ async def test_a_revoked_operator_is_refused_at_the_next_request_everywhere(desk
 
 @pytest.mark.req("ADM-208", "ADM-209")
 async def test_a_revoked_operator_stays_listed_and_a_purged_one_does_not(desk: Desk) -> None:
-    ident, key = await desk.operator(name="Temp")
-    await desk.operators.change(ident, {"name": "Temp (gone)"}, acting(ident, "viewer"))
+    ident, key = await desk.operator("owner", "Temp")
+    await desk.operators.change(ident, {"name": "Temp (gone)"}, acting(ident))
     await desk.operators.revoke(ident, OWNER, purge=False)
     listed = {one["id"]: one for one in await desk.operators.listed()}
     assert (listed[ident]["name"], listed[ident]["revokedBy"]) == ("Temp (gone)", "ADMIN_KEY")
@@ -283,12 +283,15 @@ async def test_whoever_lost_his_rights_on_the_way_hands_out_nothing(desk: Desk) 
     ident, _ = await desk.operator("owner")
     before = {one["id"] for one in await desk.operators.listed()}
     await desk.operators.change(ident, {"role": "operator"}, OWNER)
-    with pytest.raises(Unauthorized):
+    with pytest.raises(Forbidden) as demoted:
         await desk.operators.create({"name": "accomplice", "role": "owner"}, acting(ident))
-    await desk.links.mint({}, acting(ident, "operator"))
+    told = {"role": "operator", "needs": "owner"}
+    assert (demoted.value.status, demoted.value.code, demoted.value.members) == (403, "insufficient_role", told)
+    await desk.links.mint({}, acting(ident))
     await desk.operators.revoke(ident, OWNER, purge=False)
-    with pytest.raises(Unauthorized):
+    with pytest.raises(Unauthorized) as revoked:
         await desk.links.mint({}, acting(ident, "operator"))
+    assert revoked.value.headers["WWW-Authenticate"] == 'Bearer realm="queue-manager"'
 
     assert {one["id"] for one in await desk.operators.listed()} == before
     assert (await desk.records.links_by_maker(desk.now())).get(ident) is None
