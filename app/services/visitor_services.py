@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from app.core.settings import Settings
 from app.domain.cookies import CookiePolicy
@@ -68,52 +69,75 @@ class VisitorServices:
         """Wire the use cases; does nothing else."""
         cookies = CookiePolicy(settings.cookie_secure, settings.queue_cookie_max_age_sec)
         tokens = VisitorTokens(
-            keyring,
-            max_age_sec=settings.token_max_age_sec,
-            cookie_max_age_sec=settings.queue_cookie_max_age_sec,
+            keyring, max_age_sec=settings.token_max_age_sec, cookie_max_age_sec=settings.queue_cookie_max_age_sec
         )
         found = VisitorRooms(rooms=rooms, cookies=cookies, public_url=settings.public_url)
-        froms = FromTokens(keyring)
-        protection = Protection(
-            mode=settings.protection_mode,
-            warn_at=settings.protection_warn_at,
-            block_at=settings.protection_block_at,
-            allowed=settings.protection_allow_ips,
-            limiter=limiter,
-            counts=counts,
-        )
         identifier = Identifier(engine=engine, tokens=tokens, counts=counts)
         issuer = TokenIssuer(tokens=tokens, identifier=identifier, cookies=cookies)
+        known = _Known(engine=engine, rooms=found, identifier=identifier, issuer=issuer)
+        acts = _Acts(engine_admin=engine_admin, commits=commits, counts=counts, froms=FromTokens(keyring))
         streams = Streams(engine=engine, rooms=found, issuer=issuer, refresh_after_ms=tokens.refresh_after_ms)
         return cls(
             rooms=found,
-            join=JoinService(
-                engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts, froms=froms, protection=protection,
-            ),
-            status=StatusService(
-                engine=engine, rooms=found, identifier=identifier, issuer=issuer, tokens=tokens, commits=commits
-            ),
-            check=CheckService(
-                engine=engine, engine_admin=engine_admin, commits=commits, rooms=found,
-                identifier=identifier, issuer=issuer, counts=counts, froms=froms,
-            ),
+            join=JoinService(**known, **acts, protection=_protection(settings, limiter, counts)),
+            status=StatusService(**known, tokens=tokens, commits=commits),
+            check=CheckService(**known, **acts),
             leave=LeaveService(engine=engine, rooms=found, identifier=identifier),
             streams=streams,
             stream_opener=StreamOpener(
-                engine=engine, rooms=found, identifier=identifier, issuer=issuer, limiter=limiter, streams=streams,
+                **known, limiter=limiter, streams=streams,
                 per_address=settings.sse_per_ip, in_all=settings.sse_max_total,
             ),
             counts=counts,
             undeclared=UndeclaredPeers(limiter, settings),
-            keys=ConnectorKeys(
-                admin_key=settings.admin_key, public_key=settings.public_api_key, lockout=lockout,
-                connectors=settings.connector_ips,
-            ),
+            keys=_keys(settings, lockout),
             verify=VerifyService(engine=engine, rooms=found),
-            notify=NotifyService(
-                engine=engine, rooms=found, identifier=identifier, store=wishes, digest=AddressDigest(settings.secret)
-            )
-            if wishes is not None and settings.offers_mail
-            else None,
+            notify=_notify(settings, wishes, engine, found, identifier),
         )  # fmt: skip
+
+
+class _Known(TypedDict):
+    """What every use case about one visitor needs: the room, who he is, how he is answered."""
+
+    engine: Engine
+    rooms: VisitorRooms
+    identifier: Identifier
+    issuer: TokenIssuer
+
+
+class _Acts(TypedDict):
+    """What it takes to give a place or let somebody in."""
+
+    engine_admin: EngineAdmin
+    commits: CommitWaiter
+    counts: VisitorCounts
+    froms: FromTokens
+
+
+def _protection(settings: Settings, limiter: RateLimiter, counts: VisitorCounts) -> Protection:
+    return Protection(
+        mode=settings.protection_mode,
+        warn_at=settings.protection_warn_at,
+        block_at=settings.protection_block_at,
+        allowed=settings.protection_allow_ips,
+        limiter=limiter,
+        counts=counts,
+    )
+
+
+def _keys(settings: Settings, lockout: Lockout) -> ConnectorKeys:
+    return ConnectorKeys(
+        admin_key=settings.admin_key,
+        public_key=settings.public_api_key,
+        lockout=lockout,
+        connectors=settings.connector_ips,
+    )
+
+
+def _notify(
+    settings: Settings, wishes: WishStore | None, engine: Engine, rooms: VisitorRooms, identifier: Identifier
+) -> NotifyService | None:
+    if wishes is None or not settings.offers_mail:
+        return None
+    digest = AddressDigest(settings.secret)
+    return NotifyService(engine=engine, rooms=rooms, identifier=identifier, store=wishes, digest=digest)

@@ -18,8 +18,8 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.seal_store import SealState, SealStore
-from app.services.admin_health import _audit_block, _audit_warnings
 from app.services.audit_seals import AuditSeals
+from app.services.health_of_stores import audit_block, audit_warnings
 from app.services.notes import Notes, audit_line
 from tests.journal.house import House
 
@@ -185,8 +185,8 @@ async def test_two_leaders_make_one_chain(
 def test_health_says_how_far_it_is_sealed_and_warns_of_a_change() -> None:
     fits, unfit = SealState(7, NOW, b"\x01\xff", NOW, None), SealState(7, NOW, b"\x01\xff", NOW, 3)
 
-    assert _audit_block(fits) == {"sealedTo": 7, "sealedAt": NOW, "seal": "01ff", "ok": True}
-    assert _audit_block(unfit)["ok"] is False
-    assert _audit_block(SealState()) == {"sealedTo": None, "sealedAt": None, "seal": None, "ok": None}
-    assert _audit_warnings(fits) == []
-    assert _audit_warnings(unfit) == ["The audit trail was changed: from id 3 on it does not fit its seals."]
+    assert audit_block(fits) == {"sealedTo": 7, "sealedAt": NOW, "seal": "01ff", "ok": True}
+    assert audit_block(unfit)["ok"] is False
+    assert audit_block(SealState()) == {"sealedTo": None, "sealedAt": None, "seal": None, "ok": None}
+    assert audit_warnings(fits) == []
+    assert audit_warnings(unfit) == ["The audit trail was changed: from id 3 on it does not fit its seals."]

@@ -6,7 +6,7 @@ import pytest
 
 from app.core import metrics
 from app.infrastructure.metric_book import MetricBook
-from app.services.admin_health import clock_warnings
+from app.services.health_of_stores import clock_warnings
 
 
 @pytest.mark.req("FLT-130")
