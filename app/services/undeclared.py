@@ -40,6 +40,8 @@ class UndeclaredPeers:
         self._most_exempt = max(1, MAX_EXEMPT // limiter.workers)
         limit = settings.waiting_limit_per_min
         self._exempt_from = min(A_MINUTE, limit) if limit else A_MINUTE
+        self._tells_apart = bool(settings.edge_secret or (settings.trust_proxy and settings.trust_proxy_ips))
+        """A way is declared by which visitors come, and each has his own address: no budget ever rests (VIS-084)."""
         self._settings = settings
         self._present = [_entry(network) for network in settings.trust_proxy_ips]
 
@@ -47,7 +49,7 @@ class UndeclaredPeers:
         """Note one request whose client has a note (``Client.note``); counts each time it is called."""
         if client.note & Note.FORWARDED:
             count = self._count(client.key)
-            if count >= self._exempt_from:
+            if count >= self._exempt_from and not self._tells_apart:
                 self._exempt_peer(client.key)
             if count >= A_MINUTE:
                 self._mark(client)

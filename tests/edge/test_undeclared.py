@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ import structlog
 from app.core.settings import Settings
 from app.core.settings_rules import load
 from app.domain.client_address import Client, TrustPolicy, resolve_client
+from app.domain.keyring import Keyring
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services import undeclared as module
+from app.services.health_of_settings import HealthOfSettings
 from app.services.undeclared import UndeclaredPeers
 
 PROXY = "192.0.2.50"
@@ -185,7 +189,7 @@ def page(peers: UndeclaredPeers, sender: Client, count: int = 1) -> int:
     return shown
 
 
-@pytest.mark.req("VIS-221")
+@pytest.mark.req("VIS-221", "VIS-082", "VIS-083", "VIS-085")
 def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimiter], clock: Clock) -> None:
     first, second = (UndeclaredPeers(each, settings(waiting_limit_per_min="120")) for each in limiters)
     behind = client(x_forwarded_for="203.0.113.9")
@@ -202,6 +206,7 @@ def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimit
     assert first.exempt == 1
 
 
+@pytest.mark.req("VIS-082")
 def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[RateLimiter]) -> None:
     peers = UndeclaredPeers(limiters[0], settings(waiting_limit_per_min="3"))
 
@@ -209,9 +214,27 @@ def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[
     assert page(peers, client("192.0.2.77"), 50) == 3
 
 
+@pytest.mark.req("VIS-083")
+def test_health_says_that_a_budget_rests_until_a_restart(limiters: list[RateLimiter], clock: Clock) -> None:
+    config = settings(waiting_limit_per_min="120")
+    peers = UndeclaredPeers(limiters[0], config)
+    runtime: Any = SimpleNamespace(settings=config)
+    told = HealthOfSettings(
+        runtime=runtime, book=MetricBook.alone(), limiter=limiters[1], keyring=Keyring("s" * 32), undeclared=peers
+    ).waiting_page_block
+    assert told() == {"enforced": True, "limitPerMin": 120, "exemptAddresses": 0, "refusedTotal": 0}
+
+    send(peers, 10)
+    clock.now += 36_000
+
+    assert (told()["enforced"], told()["exemptAddresses"]) == (False, 1)
+
+
+@pytest.mark.req("VIS-086")
 def test_it_empties_the_exempt_when_there_are_too_many(
     limiters: list[RateLimiter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert module.MAX_EXEMPT == 1024
     monkeypatch.setattr(module, "MAX_EXEMPT", 8)
     both = [UndeclaredPeers(each, settings()) for each in limiters]
     most = 0
@@ -222,18 +245,27 @@ def test_it_empties_the_exempt_when_there_are_too_many(
         assert both[1 - number % 2].page_budget("waiting", sender).limit == 0
 
     assert most == 8
+    forgotten = client("198.51.100.0", x_forwarded_for="1.2.3.4")
+    assert both[0].page_budget("waiting", forgotten).limit == 120
+    send(both[0], 10, forgotten)
+    assert both[0].page_budget("waiting", forgotten).limit == 0, "a real proxy is recognised again"
 
 
-def test_it_never_suspends_the_budget_of_who_is_declared(limiters: list[RateLimiter]) -> None:
+@pytest.mark.req("VIS-084")
+def test_it_never_suspends_a_budget_where_a_proxy_is_declared(limiters: list[RateLimiter]) -> None:
     config = settings(trust_proxy="1", trust_proxy_ips=PROXY, waiting_limit_per_min="5")
     peers = UndeclaredPeers(limiters[0], config)
-    sender = client(policy=TrustPolicy.of(1, config.trust_proxy_ips), x_forwarded_for="203.0.113.9")
+    policy = TrustPolicy.of(1, config.trust_proxy_ips)
+    sender = client(policy=policy, x_forwarded_for="203.0.113.9")
+    forger = client("192.0.2.99", policy=policy, x_forwarded_for="1.2.3.4")
 
     assert page(peers, sender, 50) == 5
+    assert page(peers, forger, 50) == 5
     assert peers.exempt == 0
+    assert peers.proxy_block()["undeclaredPeers"] == ["192.0.2.99"], "told of all the same"
 
 
-@pytest.mark.req("CFG-130")
+@pytest.mark.req("CFG-130", "VIS-084")
 def test_it_says_nothing_of_undeclared_proxies_behind_the_edge_secret(limiters: list[RateLimiter]) -> None:
     config = settings(edge_secret="e" * 16, trust_proxy="1", waiting_limit_per_min="5")
     peers = UndeclaredPeers(limiters[0], config)
