@@ -107,6 +107,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
                 mailer=Mailer(settings.smtp_url.reveal(), settings.smtp_from),
                 digest=AddressDigest(settings.secret),
                 public_url=settings.public_url,
+                book=background.book,
             )
         )
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)

@@ -306,11 +306,6 @@ def mail_pace_key(prefix: str) -> str:
     return prefix + "mail:pace"
 
 
-def mail_counts_key(prefix: str) -> str:
-    """Hash: what became of mails → how many."""
-    return prefix + "mail:counts"
-
-
 def page_file_keys(prefix: str) -> tuple[str, str]:
     """What page files of all builds begin with, and the sorted set of their names by when they were last handed out."""
     return prefix + "asset:", prefix + "assets"

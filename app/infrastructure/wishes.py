@@ -13,7 +13,7 @@ from typing import Final
 import ujson
 
 from app.core.ids import RoomId
-from app.infrastructure.keys import RoomKeys, mail_address_keys, mail_counts_key, mail_pace_key
+from app.infrastructure.keys import RoomKeys, mail_address_keys, mail_pace_key
 from app.infrastructure.lua_loader import Commands
 
 HOUR_SEC: Final = 3600
@@ -158,10 +158,6 @@ class WishStore:
             [("LPUSH", key, now_ms), ("LTRIM", key, 0, MAX_A_MINUTE - 1), ("PEXPIRE", key, 2 * MINUTE_MS)]
         )
         return True
-
-    async def note(self, result: str) -> None:
-        """Count what became of a mail."""
-        await self._valkey.execute("HINCRBY", mail_counts_key(self._prefix), result, 1)
 
     async def _write(self, room: RoomId, gen: int, wish: Wish) -> None:
         keys = RoomKeys(self._prefix, room)

@@ -43,7 +43,7 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     metrics.BACKEND_DOWN.name: ("open", "closed"),
     metrics.REBUILDS.name: ("ok", "failed"),
     metrics.ALERT_DELIVERIES.name: ("sent", "failed"),
-    metrics.NOTIFY_MAILS.name: ("sent", "failed"),
+    metrics.NOTIFY_MAILS.name: ("sent", "failed", "retried", "unknown", "limited"),
 }
 """Counters whose one label has few values."""
 _EVERY_ROOM: Final = (

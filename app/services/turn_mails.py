@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from app.core import metrics
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.i18n import fill, load_locale
@@ -22,6 +23,7 @@ from app.infrastructure.engine_errors import RoomFenced, RoomGone
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup, TicketFacts
 from app.infrastructure.mailer import Letter, MaybeSent, NotSent
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.wishes import Wish, WishStore
 from app.services.leadership import Term, TermOver
@@ -59,7 +61,9 @@ class TurnMails:
         mailer: Sender,
         digest: AddressDigest,
         public_url: str | None,
+        book: MetricBook,
     ) -> None:
+        """``book``: where it is counted what became of each mail."""
         self._rooms = rooms
         self._jobs = jobs
         self._lookup = lookup
@@ -67,6 +71,7 @@ class TurnMails:
         self._mailer = mailer
         self._digest = digest
         self._public_url = public_url
+        self._book = book
         self._cursors: dict[RoomId, int] = {}
         self._texts = {lang: load_locale("mail", lang) for lang in MAIL_LANGUAGES}
 
@@ -155,13 +160,16 @@ class TurnMails:
         if due is None or due >= pass_end:
             await self._done(room, wish, digest, "failed")
             return
-        await self._store.note("retried")
+        self._count("retried")
         again = Wish(wish.holder, wish.address, wish.lang, wish.tries + 1)
         await self._store.retry(room.id, room.generation, again, due)
 
     async def _done(self, room: Room, wish: Wish, digest: str, result: str) -> None:
         await self._store.forget(room.id, room.generation, wish, digest)
-        await self._store.note(result)
+        self._count(result)
+
+    def _count(self, result: str) -> None:
+        self._book.add(metrics.NOTIFY_MAILS, result)
 
     async def _sweep(self, room: Room) -> None:
         """Delete addresses whose ticket is over, some of them in each look."""
@@ -181,7 +189,8 @@ class TurnMails:
         """Nothing in it is a visitor's text: not even the host that his browser named (VIS-230)."""
         texts = self._texts[wish.lang]
         name = " ".join(room.config.name.split())
-        page = f"{self._public_url}/w/{room.id}" if self._public_url else room.config.target_url
+        at_queue = self._public_url is not None and not room.config.is_inline  # else it is at the site's own URLs
+        page = f"{self._public_url}/w/{room.id}" if at_queue else room.config.target_url
         until = datetime.fromtimestamp(pass_end / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
         values = {"room": name, "until": until, "page": page}
         return Letter(wish.address, fill(texts["subject"], **values), fill(texts["text"], **values))

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from app.core.ids import RoomId
+from app.core import metrics
+from app.core.errors import StorageUnavailable
+from app.core.i18n import fill, load_locale
+from app.core.ids import EpochMs, Generation, RoomId
 from app.core.secret import Secret
 from app.core.settings import Refused
 from app.core.settings_rules import load
-from app.domain.room import RoomState
+from app.domain.room import Room, RoomConfig, RoomState
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.mailer import Letter, Mailer, NotSent
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.room_directory import RoomDirectory
-from app.infrastructure.wishes import WishStore
+from app.infrastructure.valkey import Valkey
+from app.infrastructure.wishes import Wish, WishStore
 from app.services import turn_mails as module
 from app.services.draws import draw_room
 from app.services.leadership import Term
-from app.services.notify import AddressDigest
+from app.services.notify import MAIL_LANGUAGES, AddressDigest
 from app.services.turn_mails import TurnMails
 from tests.journal.house import House, until
 from tests.visitor.site import Answer, Browser, Site
@@ -44,6 +49,7 @@ class Post:
     directory: RoomDirectory
     term: Term
     duty: TurnMails
+    book: MetricBook = field(default_factory=MetricBook.alone)
 
     def leader(self) -> TurnMails:
         """Another leader's duty, with nothing remembered."""
@@ -56,6 +62,7 @@ class Post:
             mailer=Mailer(self.server.url + "?starttls=never", SENDER),
             digest=AddressDigest(self.site.settings.secret),
             public_url=self.site.settings.public_url,
+            book=self.book,
         )
 
     async def create(self, **config: Any) -> None:
@@ -89,9 +96,10 @@ class Post:
         found = await self.house.valkey.execute("HGETALL", f"{self.house.prefix}{{shop}}:1:em")
         return dict(zip(found[::2], found[1::2], strict=True))
 
-    async def results(self) -> dict[str, int]:
-        found = await self.house.valkey.execute("HGETALL", self.house.prefix + "mail:counts")
-        return {name.decode(): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
+    def results(self) -> dict[str, int]:
+        """What ``qm_notify_mails_total`` says."""
+        kinds = ("sent", "failed", "retried", "unknown", "limited")
+        return {kind: count for kind in kinds if (count := self.book.total(metrics.NOTIFY_MAILS, kind))}
 
 
 @pytest.fixture
@@ -184,6 +192,7 @@ async def test_it_keeps_one_address_a_place_of_its_owner(post: Post) -> None:
     assert await post.kept() == {}
 
 
+@pytest.mark.req("VIS-180")
 async def test_it_writes_once_at_the_turn_and_says_what_is_needed(post: Post) -> None:
     await post.create()
     await post.site.update(name="The\nLittle Shop")
@@ -210,11 +219,12 @@ async def test_it_writes_once_at_the_turn_and_says_what_is_needed(post: Post) ->
         assert secret not in text
     assert "順番が来ました" in second["Subject"]
     assert await post.kept() == {}
-    assert await post.results() == {"sent": 2}
+    assert post.results() == {"sent": 2}
     rows = await post.house.postgres.fetch("SELECT body FROM events")
     assert not any(b"@shop.example" in row["body"] for row in rows)
 
 
+@pytest.mark.req("VIS-180")
 async def test_it_tries_again_after_a_refusal_and_never_when_the_mail_may_have_left(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,20 +248,20 @@ async def test_it_tries_again_after_a_refusal_and_never_when_the_mail_may_have_l
     now += 1000
     await post.look()
     assert [mail.to for mail in post.server.taken] == [["ann@shop.example"]]
-    assert await post.results() == {"retried": 2, "sent": 1}
+    assert post.results() == {"retried": 2, "sent": 1}
     post.server.hangs_up = True
     assert (await leave_address(ann, "ann@shop.example")).status == 200
     await post.look()
     now += 600_000
     await post.look()
     assert len(post.server.taken) == 2
-    assert await post.results() == {"retried": 2, "sent": 1, "unknown": 1}
+    assert post.results() == {"retried": 2, "sent": 1, "unknown": 1}
     post.server.refuses, post.server.hangs_up = 9, False
     await leave_address(ann, "ann@shop.example")
     for _ in range(4):
         await post.look()
         now += 300_000
-    assert (await post.results())["failed"] == 1
+    assert post.results()["failed"] == 1
     assert await post.kept() == {}
 
 
@@ -264,7 +274,7 @@ async def test_it_keeps_nobody_waiting_for_an_address_that_no_mail_can_carry(pos
     await post.look()
 
     assert [mail.to for mail in post.server.taken] == [["ann@shop.example"]]
-    assert await post.results() == {"retried": 2, "sent": 1}
+    assert post.results() == {"retried": 2, "sent": 1}
 
 
 async def test_it_writes_to_the_holders_of_one_room_when_another_room_fails(post: Post) -> None:
@@ -278,6 +288,45 @@ async def test_it_writes_to_the_holders_of_one_room_when_another_room_fails(post
     await post.look()
 
     assert [mail.to for mail in post.server.taken] == [["ann@shop.example"]]
+
+
+@pytest.mark.req("VIS-180")
+@pytest.mark.parametrize("lang", MAIL_LANGUAGES)
+async def test_it_writes_in_the_language_left_and_names_no_host_a_visitor_chose(post: Post, lang: str) -> None:
+    inline = RoomConfig(SHOP, "Shop", "https://www.shop.example/start", proxy_origin="http://203.0.113.7:3000")
+    texts = load_locale("mail", lang)
+    wish, pass_end = Wish("1", "ann@shop.example", lang, 0), 1_790_000_000_000
+    letters = {}
+    for public_url in ("https://queue.example", None):
+        post.duty._public_url = public_url
+        for config in (inline, replace(inline, proxy_origin=None)):
+            room = Room(config, Generation(1), b"s" * 16, 1, EpochMs(1), EpochMs(1))
+            letters[public_url, config.is_inline] = post.duty._letter(room, wish, pass_end)
+
+    site, page = "https://www.shop.example/start", "https://queue.example/w/shop"
+    for key, letter in letters.items():
+        where = page if key == ("https://queue.example", False) else site
+        assert letter.subject == fill(texts["subject"], room="Shop")
+        assert letter.text == fill(texts["text"], room="Shop", until="2026-09-21 14:13 UTC", page=where), key
+    assert "Your place does not depend on it" in load_locale("waiting", "en")["mailWhy"]
+
+
+@pytest.mark.req("VIS-180")
+async def test_it_sends_nothing_while_the_live_store_is_down(post: Post) -> None:
+    await post.create()
+    ann = await post.waiting("ann@shop.example")
+    await post.let_in(ann)
+    away = Valkey("unix:///nonexistent.sock", timeout_ms=100)
+    store, post.duty._store = post.duty._store, WishStore(away, post.house.prefix)
+    with pytest.raises(StorageUnavailable):
+        await post.look()
+    assert post.server.taken == []
+    post.duty._store = store
+    await post.house.lose_everything()
+    await post.look()
+
+    assert post.server.taken == []
+    await away.close()
 
 
 @pytest.mark.req("VIS-179")
@@ -326,7 +375,7 @@ async def test_it_is_no_mail_cannon(post: Post, monkeypatch: pytest.MonkeyPatch)
     await leave_address(same[0], "victim@shop.example")
     await post.look()
     assert len(post.server.taken) == 3, "the fourth within an hour is stored and not mailed"
-    assert (await post.results())["limited"] == 1
+    assert post.results()["limited"] == 1
     rest = [await post.waiting(f"{n}@shop.example", n) for n in range(10, 80)]
     await post.let_in(*rest)
     for _ in range(3):
