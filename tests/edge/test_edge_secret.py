@@ -68,7 +68,7 @@ def test_it_shows_a_navigation_a_plain_page_that_names_nothing(wire: Wire, path:
     assert b"edge" not in answer.body.lower()
 
 
-@pytest.mark.req("VIS-225")
+@pytest.mark.req("VIS-225", "VIS-029")
 @pytest.mark.parametrize(
     ("line", "status"),
     [
@@ -100,7 +100,7 @@ def test_it_takes_both_values_while_they_are_being_changed(wire: Wire, value: st
     assert wire.ask(f"GET {path}", f"X-QM-Edge: {value}", "CF-Connecting-IP: 1.2.3.4").status == 200
 
 
-@pytest.mark.req("CFG-128")
+@pytest.mark.req("CFG-128", "VIS-030")
 def test_it_budgets_visitors_by_what_the_edge_says_and_by_nothing_else(wire: Wire) -> None:
     def ask(address: str, *more: str) -> int:
         return wire.ask("GET /api/limited", f"X-QM-Edge: {NEW}", f"CF-Connecting-IP: {address}", *more).status
@@ -111,6 +111,7 @@ def test_it_budgets_visitors_by_what_the_edge_says_and_by_nothing_else(wire: Wir
     assert [ask(f"203.0.113.{number}") for number in range(2, 30)] == [200] * 28
 
 
+@pytest.mark.req("VIS-030", "VIS-033")
 def test_it_counts_refusals_and_requests_without_an_address(guarded: DevServer) -> None:
     before = edge_block(guarded)
     with Wire(guarded.port) as wire:

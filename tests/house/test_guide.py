@@ -51,6 +51,13 @@ def test_it_asks_for_enough_files() -> None:
     in_order("2 × `MAX_CONNECTIONS` + `CONNECTION_RESERVE` + 256")
 
 
+@pytest.mark.req("VIS-078")
+def test_it_tells_connectors_what_a_refused_check_is_not() -> None:
+    integration = " ".join((Path(__file__).resolve().parents[2] / "docs/integration.md").read_text().split())
+
+    assert '`429` means "send him to the waiting page"' in integration
+
+
 @pytest.mark.req("ADM-031")
 def test_it_tells_what_a_leaked_key_opens_and_what_to_do() -> None:
     in_order("keep it for emergencies, and give everybody a key of his own")

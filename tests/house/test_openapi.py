@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sanic import Sanic
 
 from app.core.settings import Settings
@@ -78,6 +79,32 @@ def test_it_describes_every_route_and_no_other() -> None:
     assert sorted(whole - served) == [], "described, and not served"
     assert public == visitor
     assert described.described() == {(route.method, route.path) for route in ROUTER.routes}
+
+
+def written_routes() -> Pairs:
+    """Method and path of every route of the table of docs/spec/00, parameters as in the descriptions."""
+    text = (ROOT / "docs/spec/00-glossary-and-decisions.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([A-Z, ]+) \| (`/.*?) \|", text.partition("## All routes")[2], re.M)
+    found: Pairs = set()
+    for methods, cell in rows:
+        stem = ""
+        for path in re.findall(r"`([/…][^`?]*)", cell):
+            whole = stem + path.removeprefix("…") if path.startswith("…") else path
+            stem = stem or path.rpartition("/")[0]
+            found |= {(method.strip(), re.sub(r"<(\w+)>", r"{\1}", whole)) for method in methods.split(",")}
+    return found
+
+
+@pytest.mark.req("VIS-001")
+def test_every_route_stands_in_the_table_of_the_contract() -> None:
+    named = re.compile(r"\{\w+\}|waiting-\{hash\}\.\w+|LICENSE.txt|\{file\}\.woff2")
+
+    def alike(pairs: Pairs) -> Pairs:
+        return {(method, named.sub("*", path)) for method, path in pairs}
+
+    served = without_aliases(hot_routes() | stock_routes()) | admin_routes()
+
+    assert sorted(alike(served) - alike(written_routes())) == [], "a new route needs its row in docs/spec/00"
 
 
 def test_it_serves_every_alias_that_the_description_promises() -> None:

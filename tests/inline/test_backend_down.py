@@ -50,6 +50,7 @@ def outage(the_origin: Origin) -> Iterator[Front]:
     "INL-197",
     "INL-198",
     "INL-190",
+    "VIS-208",
 )
 def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front, the_origin: Origin) -> None:
     the_origin.reset()
@@ -74,6 +75,14 @@ def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front,
                 assert (answer.header("retry-after"), answer.header("cache-control")) == ("5", "no-store")
                 assert (answer.header("x-qm-queued"), answer.header("x-qm-origin")) == (None, None)
                 assert answer.values("set-cookie") == []
+        named = b'{"roomId":"strict"}'
+        for path, body in (
+            ("api/check", b""), ("api/status", b""), ("events", b""), ("api/join", named), ("api/leave", named),
+        ):  # fmt: skip
+            method, same = "POST" if body else "GET", {"Sec-Fetch-Site": "same-origin"}
+            answer = inside.ask(method, f"/__qm/{path}?room=strict", body, **same)
+            assert (answer.status, json.loads(answer.body)["code"]) == (503, "storage_unavailable"), path
+            assert answer.header("retry-after") == "5", path
         with outage.connect() as client:
             client.send(upgrade("strict.test"))
             refused = client.answer()

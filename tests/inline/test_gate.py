@@ -95,6 +95,7 @@ def test_it_lets_pages_of_the_rooms_own_origins_read_the_refusal(
 
 
 @pytest.mark.req("INL-077", "INL-080", "INL-082", "INL-083", "INL-211", "INL-213", "INL-214", "INL-057")
+@pytest.mark.req("VIS-050", "VIS-052", "VIS-059")
 def test_it_lets_a_visitor_in_at_the_url_that_he_asked_for(front: Front, origin: Origin, visitor: Visitor) -> None:
     origin.script = saying(
         b"HTTP/1.1 200 OK\r\nSet-Cookie: app=1\r\nCache-Control: max-age=9\r\nContent-Length: 3\r\n\r\napp"

@@ -172,7 +172,7 @@ def test_it_answers_for_rooms_of_its_own_host_alone(front: Front) -> None:
     visitor.close()
 
 
-@pytest.mark.req("INL-204", "INL-205", "INL-206", "INL-207", "OBS-026", "OBS-027", "OBS-051")
+@pytest.mark.req("INL-204", "INL-205", "INL-206", "INL-207", "OBS-026", "OBS-027", "OBS-051", "VIS-181")
 def test_it_answers_probes_beside_the_public_name_only(front: Front, origin: Origin) -> None:
     with front.connect() as client:
         assert json.loads(client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").body)["ready"] is True
@@ -271,6 +271,10 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
     "OBS-029",
     "INL-075",
     "INL-086",
+    "VIS-029",
+    "VIS-032",
+    "VIS-080",
+    "VIS-019",
 )
 def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Origin) -> None:
     secret = "an-edge-secret-of-the-tests"
@@ -313,12 +317,26 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             assert b"X-Forwarded-Host: open.test" in lines
             assert secret.encode() not in origin.heads[0]
             through = f"X-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7"
+            upgrade = f"GET /ws HTTP/1.1\nHost: open.test\n{through}\nConnection: Upgrade\nUpgrade: websocket"
+            with front.connect() as socket:
+                socket.ask(upgrade)
+            assert origin.heads[-1].startswith(b"GET /ws ")
+            assert b"x-qm-edge" not in origin.heads[-1].lower()
+            assert secret.encode() not in origin.heads[-1]
+            secure = {"id": "secure", "targetUrl": "http://secure.test", "state": "active", "rate": 0}
+            rules = [{"action": "protect", "pattern": "https://secure.test/*"}]
+            front.admin("POST", "rooms", {**body, **secure, "rules": rules}, **edge)
+            for scheme, status in (("http", 200), ("https", 503)):  # the page's URL has the visitor's scheme
+                asked = f"GET /x HTTP/1.1\nHost: secure.test\n{through}\nX-Forwarded-Proto: {scheme}"
+                assert client.ask(asked).status == status
             page = f"GET / HTTP/1.1\nHost: shut.test\n{through}\nAccept: text/html"
             call = page.replace("text/html", "*/*")
             answers = [client.ask(page) for _ in range(3)]  # INL-114, INL-115
             assert [answer.status for answer in answers] == [503, 503, 429]
             assert (answers[2].header("x-ratelimit-limit"), answers[2].header("x-ratelimit-remaining")) == ("2", "0")
             assert answers[2].header("retry-after")
+            shown = page.replace("GET / ", "GET /__qm/ ")  # a budget of its own, with the same number
+            assert [client.ask(shown).status for _ in range(3)] == [200, 200, 429]
             assert [client.ask(call).status for _ in range(3)] == [503, 503, 503]
             passing = page.replace("shut.test", "open.test")
             assert [client.ask(passing).status for _ in range(40)] == [200] * 40  # INL-086

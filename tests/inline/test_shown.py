@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import socket
 
 import pytest
@@ -35,3 +38,15 @@ def test_the_waiting_page_of_an_inline_room_is_at_the_site_itself(front: Front) 
         for room in ("open", "shut"):
             answer = client.ask(f"GET /w/{room} HTTP/1.1\nHost: 127.0.0.1")
             assert (answer.status, answer.header("location")) == (302, f"http://{room}.test/")
+
+
+@pytest.mark.req("VIS-105")
+def test_the_files_of_the_page_bear_their_hash_below_the_prefix_too(front: Front) -> None:
+    with front.connect() as client:
+        page = client.ask("GET / HTTP/1.1\nHost: shut.test\nAccept: text/html").body
+        files = re.findall(rb'"(/__qm/assets/waiting-([\w-]{22})\.(css|js))"', page)
+        assert [kind for _, _, kind in files] == [b"css", b"js"]
+        for path, digest, _ in files:
+            answer = client.ask(f"GET {path.decode()} HTTP/1.1\nHost: shut.test\nAccept-Encoding: identity")
+            assert (answer.status, answer.header("cache-control")) == (200, "public, max-age=31536000, immutable")
+            assert base64.urlsafe_b64encode(hashlib.sha256(answer.body).digest())[:22] == digest

@@ -20,7 +20,7 @@ from tests.ops.conftest import MAX_CONNECTIONS, PUBLIC_KEY
 from tests.ops.scrape import scrape
 
 
-@pytest.mark.req("OBS-001", "OBS-009", "OBS-030")
+@pytest.mark.req("OBS-001", "OBS-009", "OBS-030", "VIS-181")
 def test_it_tells_anybody_by_get_and_by_head(server: Server, stranger: Caller) -> None:
     for path in ("/healthz", "/api/version", "/api/v1/version"):
         answer, head = stranger("GET", path), stranger("HEAD", path)

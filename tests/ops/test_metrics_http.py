@@ -110,7 +110,7 @@ def test_it_counts_what_happens_in_a_line(server: Server, owner: Caller, callers
 
 
 @pytest.mark.req("OBS-084", "OBS-085", "OBS-086", "OBS-087", "OBS-088", "OBS-089", "VIS-215")
-@pytest.mark.req("ENG-093", "ENG-210", "ENG-211")
+@pytest.mark.req("ENG-093", "ENG-210", "ENG-211", "VIS-078")
 def test_it_counts_refusals(server: Server, owner: Caller, callers: Callers) -> None:
     room = make_room(owner)
     before = scrape(server)

@@ -134,7 +134,7 @@ async def test_a_room_that_is_rebuilt_or_cannot_be_read_has_no_figures(page: Pag
     assert found.value("qm_recovering_rooms") == 1
 
 
-@pytest.mark.req("OBS-092", "OBS-093")
+@pytest.mark.req("OBS-092", "OBS-093", "VIS-030", "VIS-033")
 async def test_it_counts_at_the_edge(page: Page) -> None:
     settings = Settings(workers=1)
     watch = EdgeWatch(page.limiter, settings, UndeclaredPeers(page.limiter, settings))

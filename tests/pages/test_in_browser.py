@@ -39,7 +39,7 @@ def test_it_shows_where_how_long_and_what_to_do(open_page: Callable[..., Page], 
     assert page.get_by_role("progressbar").get_attribute("aria-valuetext") == "Number 1,204, started at 1,204"
 
 
-@pytest.mark.req("PAG-108", "VIS-091", "VIS-094", "VIS-139")
+@pytest.mark.req("PAG-108", "VIS-091", "VIS-094", "VIS-139", "VIS-059")
 def test_it_joins_with_the_token_it_kept_and_the_page_it_came_from(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"), token="new.token")
 

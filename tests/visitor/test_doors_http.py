@@ -180,6 +180,29 @@ def test_a_304_of_the_waiting_page_counts_like_the_page(server: Server) -> None:
     assert [answer.headers["x-ratelimit-remaining"] for answer in (first, *rest)] == ["3", "2", "1", "0", "0"]
 
 
+LATER = ("/progress", "/docs", "/docs/operations", "/docs/integration", "/docs/th")
+"""Pages that share the budget of the console's, once they are served."""
+
+
+@pytest.mark.req("VIS-080")
+def test_pages_of_operators_have_a_budget_of_their_own(server: Server) -> None:
+    with Caller(server, "127.0.0.26") as browser:
+        served = [path for path in LATER if browser.ask(f"GET {path}").status != 404]
+        paths = ["/", "/public/admin.html", *served]
+        with Caller(server, "127.0.0.27") as other:
+            answers = [other.ask(f"GET {paths[number % len(paths)]}") for number in range(6)]
+            page = other.ask("GET /", "Sec-Fetch-Mode: navigate")
+            waiting = other.ask("GET /w/shop")
+            me = other.ask("GET /api/admin/me", f"Authorization: Bearer {server.admin_key}")
+
+    assert [answer.status for answer in answers] == [200] * 4 + [429] * 2
+    assert answers[4].headers["content-type"].startswith("text/plain")
+    assert (page.status, len(page.body) <= 1024) == (429, True)
+    assert b'http-equiv="refresh"' in page.body
+    assert (waiting.status, waiting.headers["x-ratelimit-remaining"]) == (200, "3")
+    assert (me.status, "x-ratelimit-limit" in me.headers) == (200, False)
+
+
 @pytest.mark.req("VIS-066")
 def test_no_other_route_answers_another_origin(server: Server) -> None:
     headers = ("Origin: https://shop.example", "Access-Control-Request-Method: POST")

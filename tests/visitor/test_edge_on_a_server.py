@@ -122,7 +122,7 @@ def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Ser
     assert joins == [200] * 7 + [429] * 2
 
 
-@pytest.mark.req("VIS-221")
+@pytest.mark.req("VIS-221", "VIS-082", "VIS-083")
 def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) -> None:
     def pages(source: str, *headers: str, count: int = 8) -> list[int]:
         return [ask(half, "GET /w/shop", NAVIGATION, *headers, source=source).status for _ in range(count)]
@@ -141,7 +141,7 @@ def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) 
     assert block["exemptAddresses"] >= 1
 
 
-@pytest.mark.req("CFG-175", "CFG-176")
+@pytest.mark.req("CFG-175", "CFG-176", "VIS-181")
 def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Server) -> None:
     held: list[Wire] = []
 
@@ -243,6 +243,7 @@ def test_it_takes_scheme_and_visitor_from_the_edge(guarded: Server) -> None:
     assert [(w["code"], w["variable"]) for w in warnings] == [("ignored_setting", "TRUST_PROXY")]
 
 
+@pytest.mark.req("VIS-030", "VIS-033")
 def test_it_counts_over_its_workers_what_the_edge_refused(guarded: Server) -> None:
     before = health(guarded, *through())["edge"]
     for _ in range(12):
@@ -272,11 +273,16 @@ def test_it_serves_the_console_on_its_host_alone(guarded: Server) -> None:
         assert on("shop.example", line).status == 200
 
 
+@pytest.mark.req("VIS-032")
 def test_it_writes_the_secret_nowhere(guarded: Server) -> None:
     for value in EDGE:
         ask(guarded, f"GET /api/status?room=shop&x={value}", *through(value=value))
         ask(guarded, "GET /api/broken", f"X-QM-Edge: {value}x")
     told = json.dumps(health(guarded, *through()))
+    for path in ("/api/admin/audit", "/metrics"):
+        answer = ask(guarded, f"GET {path}", admin(guarded), *through())
+        assert answer.status == 200
+        told += answer.body.decode()
 
     for value in EDGE:
         assert value not in told

@@ -33,7 +33,30 @@ async def test_it_gives_900_forged_addresses_one_budget_and_one_cap(house: House
         await site.stop()
 
 
-@pytest.mark.req("CFG-109", "VIS-021")
+@pytest.mark.req("VIS-019", "VIS-020")
+async def test_it_builds_addresses_by_the_public_one_else_by_scheme_and_host_it_may_believe(
+    house: House, limiter: RateLimiter
+) -> None:
+    forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "line.brand.example"}
+    declared = TrustPolicy.of(1, parse_ranges("198.51.100.7"))
+    await house.create("shop")
+
+    async def location(policy: TrustPolicy, scheme: str = "http", **settings: str) -> str:
+        site = Site(house, limiter, **settings)
+        site.policy = policy
+        await site.rooms.refresh(RoomId("shop"))
+        answer = await Browser(site, headers=forwarded, scheme=scheme).check()
+        await site.stop()
+        return str(answer.json["location"])
+
+    assert await location(NO_PROXY) == "http://queue.example/w/shop"
+    assert await location(NO_PROXY, scheme="https") == "https://queue.example/w/shop"
+    assert await location(declared) == "https://line.brand.example/w/shop"
+    for policy in (NO_PROXY, declared):
+        assert await location(policy, public_url="https://qm.example") == "https://qm.example/w/shop"
+
+
+@pytest.mark.req("CFG-109", "VIS-021", "VIS-019")
 async def test_it_marks_cookies_secure_behind_a_declared_proxy_or_when_told_to(
     house: House, limiter: RateLimiter
 ) -> None:

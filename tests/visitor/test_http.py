@@ -185,6 +185,27 @@ def test_it_sends_no_cors_headers_anywhere_else(visitor: httpx.Client, room: str
         assert not any(name.startswith("access-control") for name in answer.headers)
 
 
+@pytest.mark.req("VIS-001")
+def test_it_serves_every_route_of_a_visitor(visitor: httpx.Client, room: str) -> None:
+    body = {"roomId": room}
+    files = re.findall(r'"(/assets/waiting-[\w-]{22}\.(?:css|js))"', visitor.get(f"/w/{room}").text)
+    assert len(files) == 2
+    reads = (f"/w/{room}", "/qm.js", f"/api/check?room={room}", "/api/version", *files, "/offline.html",
+             "/fonts/geist-latin.woff2")  # fmt: skip
+    for path in reads:
+        assert visitor.get(path).status_code == 200, path
+    assert visitor.post(f"/api/check?room={room}", json={}).json()["action"] == "queue"
+    assert visitor.get(f"/api/verify?room={room}").json()["code"] == "unauthorized"
+    assert visitor.post("/api/join", json=body).json()["state"] == "waiting"
+    assert visitor.get(f"/api/status?room={room}").json()["state"] == "waiting"
+    with visitor.stream("GET", f"/events?room={room}") as stream:
+        assert stream.status_code == 200
+    for method in ("POST", "DELETE"):
+        answer = visitor.request(method, "/api/notify", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "notify_disabled")
+    assert visitor.post("/api/leave", json=body).json() == {"ok": True, "left": "waiting"}
+
+
 @pytest.mark.req("VIS-002")
 @pytest.mark.parametrize("prefix", ["/api", "/api/v1"])
 def test_it_answers_under_both_prefixes(visitor: httpx.Client, room: str, prefix: str) -> None:

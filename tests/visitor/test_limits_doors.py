@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.ids import RoomId
+from app.core.secret import Secret
 from app.core.settings import ROWS
 from app.core.settings_rules import load
 from app.domain.room import RoomState, UrlRule
@@ -89,6 +90,53 @@ def test_a_limit_that_is_no_number_starts_with_the_default_and_says_so(group: st
     for part in (name, text, str(warning.using)):
         assert part in warning.message
     assert getattr(load({name: "0"}).settings, attribute) == (1000 if group == "rate_limit_max_keys" else 0)
+
+
+DEFAULTS = {"join": 600, "check": 3000, "status": 6000, "waiting": 120, "notify": 30, "verify": 60}
+
+
+@pytest.mark.req("VIS-069")
+async def test_each_group_of_routes_has_a_table_and_a_limit_of_its_own(house: House, limiter: RateLimiter) -> None:
+    shipped = load({}).settings
+    assert {group: getattr(shipped, f"{group}_limit_per_min") for group in DEFAULTS} == DEFAULTS
+    key = Secret("a-key-of-the-connectors")
+    limits = {f"{group}_limit_per_min": number for number, group in enumerate(DEFAULTS, 2)}
+    site = Site(house, limiter, **limits, public_api_key=key)
+    await site.create(rate_per_minute=0)
+    browser = Browser(site)
+    bearer = {"authorization": f"Bearer {key.reveal()}"}
+
+    async def asked(method: str, path: str, headers: dict[str, str]) -> int:
+        sent = {"roomId": "shop"} if method != "GET" and "check" not in path else None
+        return (await browser.send(method, path, sent, headers=headers)).status
+
+    groups = {
+        "join": [("POST", "/api/join"), ("POST", "/api/leave"), ("POST", "/api/v1/join")],
+        "check": [("GET", "/api/check?room=shop"), ("POST", "/api/v1/check?room=shop"), ("GET", "/api/check")],
+        "status": [("GET", "/api/status?room=shop"), ("GET", "/api/v1/status?room=shop"), ("GET", "/api/status")],
+        "notify": [("POST", "/api/notify"), ("DELETE", "/api/notify"), ("POST", "/api/v1/notify")],
+        "verify": [("GET", "/api/verify?room=shop"), ("GET", "/api/v1/verify?room=shop"), ("GET", "/api/verify")],
+    }  # fmt: skip
+    for group, routes in groups.items():
+        limit = limits[f"{group}_limit_per_min"]
+        headers = bearer if group == "verify" else {}
+        found = [await asked(*routes[number % 3], headers=headers) for number in range(limit + 3)]
+        assert [status == 429 for status in found] == [False] * limit + [True] * 3, group
+    client = browser.client({})
+    pages = [site.visitor.undeclared.page_budget("waiting", client).allowed for _ in range(8)]
+    assert pages == [True] * limits["waiting_limit_per_min"] + [False] * 3
+
+
+@pytest.mark.req("VIS-069")
+async def test_a_limit_of_0_is_none(house: House, limiter: RateLimiter) -> None:
+    site = Site(house, limiter, **{f"{group}_limit_per_min": 0 for group in DEFAULTS})
+    await site.create(rate_per_minute=0)
+    browser = Browser(site)
+
+    answers = [await browser.check() for _ in range(20)] + [await browser.status() for _ in range(20)]
+
+    assert {answer.status for answer in answers} == {200}
+    assert not any("x-ratelimit-limit" in answer.headers for answer in answers)
 
 
 @pytest.mark.req("VIS-123", "VIS-124", "VIS-125")
@@ -202,11 +250,13 @@ FOREIGN: tuple[tuple[dict[str, str], bool], ...] = (
 )
 
 
+@pytest.mark.req("VIS-067")
 async def test_only_own_pages_join_leave_and_ask_for_notice(house: House, limiter: RateLimiter) -> None:
     site = Site(house, limiter, public_url="https://qm.example")
     await site.create(rate_per_minute=0)
     own = [(method, path.decode()) for method, path in site.table.routes if path in OWN_PAGES and method in CHANGES]
-    assert {path for _, path in own} >= {"/api/join", "/api/leave", "/api/v1/leave"}
+    wanted = {("POST", "join"), ("POST", "leave"), ("POST", "notify"), ("DELETE", "notify")}
+    assert set(own) == {(method, f"/api/{v}{name}") for method, name in wanted for v in ("", "v1/")}
 
     for number, (headers, is_refused) in enumerate(FOREIGN):
         browser = Browser(site, peer=f"198.18.0.{number}")

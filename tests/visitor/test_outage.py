@@ -9,6 +9,7 @@ import pytest
 
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
+from app.core.secret import Secret
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
@@ -26,6 +27,9 @@ from tests.visitor.test_check import PAGE
 from tests.visitor.test_streams import opened
 
 SHOP = RoomId("shop")
+MAIL: dict[str, Any] = {
+    "email_notify": True, "smtp_url": Secret("smtps://mail.example"), "smtp_from": "line@shop.example",
+}  # fmt: skip
 
 
 def operator(house: House) -> RoomService:
@@ -57,13 +61,15 @@ async def asked(browser: Browser, token: str) -> list[Any]:
         await browser.tag_check(url=PAGE, token=token),
         await browser.check(preview="1"),
         await browser.send("POST", "/api/leave", {"roomId": "shop"}),
+        await browser.send("POST", "/api/notify", {"roomId": "shop", "email": "ann@shop.example"}),
+        await browser.send("DELETE", "/api/notify", {"roomId": "shop"}),
     ]
 
 
-@pytest.mark.req("ENG-275", "FLT-060")
+@pytest.mark.req("ENG-275", "FLT-060", "VIS-208")
 @pytest.mark.parametrize("how", ["missing", "fenced", "half rebuilt", "unreachable"])
 async def test_every_question_is_answered_503(house: House, limiter: RateLimiter, how: str) -> None:
-    site = Site(house, limiter)
+    site = Site(house, limiter, **MAIL)
     await site.create()
     browser = Browser(site)
     token = (await browser.join()).json["token"]
@@ -78,7 +84,7 @@ async def test_every_question_is_answered_503(house: House, limiter: RateLimiter
         house.engine = Engine(away, house.prefix, loader)
         house.admin = EngineAdmin(away, house.prefix, loader)
         house.jobs = EngineJobs(house.prefix, loader)
-        site = browser.site = Site(house, limiter)
+        site = browser.site = Site(house, limiter, **MAIL)
         site.rooms.copies = kept
     else:
         assert await house.jobs.fence(SHOP, 1, 1)

@@ -217,7 +217,7 @@ def test_it_shows_the_page_when_the_queue_fails(stage: Stage, answer: Any, reaso
     assert stage.visited == []
 
 
-@pytest.mark.req("VIS-117")
+@pytest.mark.req("VIS-117", "VIS-078")
 def test_it_goes_to_the_waiting_page_when_the_queue_sheds_load(stage: Stage) -> None:
     stage.answers = [429]
     stage.open(f"/checkout?a=1&qm_token={TOKEN}")

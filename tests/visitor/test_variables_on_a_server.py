@@ -53,7 +53,7 @@ def test_a_monitor_link_lives_as_long_as_the_variable_says(server: Server, http:
     assert link["expiresAt"] - link["createdAt"] == 4_321_000
 
 
-@pytest.mark.req("CFG-070")
+@pytest.mark.req("CFG-070", "VIS-069")
 def test_status_and_the_opening_of_streams_share_their_limit(http: httpx.Client) -> None:
     seen = [http.get("/api/status?room=shop") for _ in range(12)]
     assert {answer.headers["x-ratelimit-limit"] for answer in seen} == {"13"}

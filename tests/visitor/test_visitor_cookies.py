@@ -20,6 +20,7 @@ def names(cookies: list[str]) -> list[str]:
     return [cookie.partition("=")[0] for cookie in cookies]
 
 
+@pytest.mark.req("VIS-050")
 async def test_it_sets_the_ticket_cookie_wherever_the_token_is_signed_anew(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     joined = await browser.join()
@@ -63,6 +64,7 @@ async def test_it_gives_each_ticket_a_session_value_of_its_own_and_tells_it_in_c
     assert not any(value in told for value in values)
 
 
+@pytest.mark.req("VIS-052")
 async def test_it_sets_the_door_key_at_an_admission_for_as_long_as_a_session_may_last(
     site: Site, browser: Browser
 ) -> None:
