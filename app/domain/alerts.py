@@ -67,6 +67,32 @@ _KINDS: Final = (
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.event: kind for kind in _KINDS}
 """Every event of this build, in the order of the documentation."""
+OF_FIGURES: Final = frozenset(
+    {
+        "outflow_stalled", "queue_frozen", "capacity_full", "surge", "doors_late", "room_auto_activated",
+        "rooms_recovering",
+    }
+)  # fmt: skip
+"""Events whose message tells nothing but a room's name and figures."""
+GENERAL: Final[Mapping[str, str]] = {
+    "target_down": "the site behind the room does not answer",
+    "origin_down": "the site behind the room does not answer",
+    "unprotected_pages": "checks are refused: pages run unprotected",
+    "joins_refused": "the room takes nobody new",
+    "slots_hoarded": "one visitor address holds many places of the room",
+    "storage_failing": "the journal takes no commits",
+    "valkey_unreachable": "Valkey cannot be reached",
+    "tokens_rejected": "many visitor tokens are refused",
+    "clock_jump": "the clock of a server jumped",
+    "connection_limit": "a server holds as many connections as it may",
+    "proxy_undeclared": "a proxy is not declared",
+    "edge_mismatch": "requests are refused that do not come through the CDN as they should",
+    "valkey_policy": "Valkey is not set up as it must be",
+    "valkey_memory": "Valkey is short of memory",
+    "instance_lost": "a server stopped telling of itself",
+    "connector_locked": "a connector is locked out",
+}
+"""Sentences in place of messages that name instances, addresses or settings, for readers with a link (ADM-238)."""
 
 
 @dataclass(frozen=True, slots=True)

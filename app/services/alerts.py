@@ -14,7 +14,7 @@ from app.core.errors import QmError, RateLimited, StorageUnavailable
 from app.core.runtime import Runtime
 from app.domain.actor import Actor
 from app.domain.alert_delivery import Delivery
-from app.domain.alerts import Alert, Looked, Notice, Status, Trouble, kinds_json
+from app.domain.alerts import GENERAL, OF_FIGURES, Alert, Looked, Notice, Status, Trouble, kinds_json
 from app.infrastructure.alert_store import LOG_MAX, AlertStore
 from app.infrastructure.hook_client import HookClient
 from app.infrastructure.leader_lease import leader_name
@@ -86,10 +86,9 @@ class Alerts:
         }
 
     async def firing_only(self) -> dict[str, Any]:
-        """What a monitor link reads: no names of instances (OBS-156)."""
+        """What a monitor link reads: no names of instances, and general sentences (OBS-156, ADM-238)."""
         looked, *_ = await self._read()
-        shown = [_firing(alert) for alert in [*self._own(), *looked.firing]]
-        return {"firing": [{name: one[name] for name in one if name != "instances"} for one in shown]}
+        return {"firing": [_reduced(alert) for alert in [*self._own(), *looked.firing]]}
 
     async def test(self, actor: Actor) -> dict[str, Any]:
         """Send a test notice at once, in one attempt, while a store is away too. Raises NoWebhook, RateLimited."""
@@ -150,3 +149,10 @@ def _shown(alert: Alert) -> dict[str, Any]:
 
 def _firing(alert: Alert) -> dict[str, Any]:
     return {**_shown(alert), "firedAt": alert.fired_at, "lastSentAt": alert.told_at}
+
+
+def _reduced(alert: Alert) -> dict[str, Any]:
+    what = alert.trouble
+    shown = {name: value for name, value in _firing(alert).items() if name != "instances"}
+    is_plain = what.event in OF_FIGURES
+    return shown if is_plain else {**shown, "message": GENERAL.get(what.event, what.event.replace("_", " "))}

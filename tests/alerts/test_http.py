@@ -74,8 +74,9 @@ def operator_key(owner: Caller, role: str) -> str:
 
 
 @pytest.mark.req(
-    "OBS-154", "OBS-155", "OBS-156", "OBS-139", "ADM-273", "CFG-081", "CFG-082", "OBS-081", "OBS-105", "OBS-111"
-)
+    "OBS-154", "OBS-155", "OBS-156", "OBS-139", "ADM-273", "CFG-081", "CFG-082", "OBS-081", "OBS-105", "OBS-111",
+    "ADM-241",
+)  # fmt: skip
 def test_it_tells_the_receiver_and_every_reader(owner: Caller, callers: Callers, hook: Hook) -> None:
     made = owner("POST", "/api/admin/rooms", {"id": "shop", "name": "The shop", "targetUrl": TARGET, "rate": 0})
     assert made.status_code == 200, made.text

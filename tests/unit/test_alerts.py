@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.domain.alerts import KINDS, Alert, Looked, Notice, Pace, Severity, Status, Trouble, changes, look
+from app.domain.alerts import (
+    GENERAL,
+    KINDS,
+    OF_FIGURES,
+    Alert,
+    Looked,
+    Notice,
+    Pace,
+    Severity,
+    Status,
+    Trouble,
+    changes,
+    look,
+)
 
 PACE = Pace(hold_ms=120_000, repeat_ms=600_000, gap_ms=30_000)
 STEP = 10_000
@@ -151,3 +164,9 @@ def test_it_keeps_an_alert_as_it_is() -> None:
 def test_it_knows_three_severities() -> None:
     assert {kind.severity.value for kind in KINDS.values()} == {"critical", "warning", "info"} == set(Severity)
     assert Notice(Alert(SHOP, 1), Status.FIRING, 2).alert.trouble.severity is Severity.WARNING
+
+
+@pytest.mark.req("ADM-241", "ADM-238")
+def test_every_message_that_may_name_the_inside_has_a_general_sentence() -> None:
+    assert {*GENERAL, *OF_FIGURES, "test"} == set(KINDS)
+    assert not OF_FIGURES & set(GENERAL)
