@@ -15,7 +15,7 @@ from app.domain.roles import GROUPS, Role, can
 from app.domain.tokens import SignedTokens
 from app.infrastructure.admin_store import AdminStore
 from app.services.sessions import SESSION_MS, Bad
-from tests.admin.desk import KEY, NOW, PUBLIC, Desk, brought, client_at
+from tests.admin.desk import KEY, NOW, OWNER, PUBLIC, Desk, brought, client_at
 
 
 @pytest.mark.req("ADM-040")
@@ -317,6 +317,7 @@ async def test_it_gives_the_rights_of_its_maker_to_a_ticket_once(desk: Desk) -> 
     assert await desk.outcome(brought(ticket=ticket)) == "unauthorized"
 
 
+@pytest.mark.req("ADM-296", "ADM-053")
 async def test_it_counts_a_ticket_that_is_none_and_examines_none_that_another_page_sent(desk: Desk) -> None:
     strict = desk.another(limit=1)
     ticket = await strict.sessions.make_ticket(await strict.access.authenticate(brought(f"Bearer {KEY}")))
@@ -327,6 +328,30 @@ async def test_it_counts_a_ticket_that_is_none_and_examines_none_that_another_pa
         lone = desk.another(limit=1, prefix=f"{desk.prefix}{number}:")
         assert await lone.outcome(brought(ticket=junk)) == "unauthorized"
         assert await lone.outcome(brought(f"Bearer {KEY}")) == "too_many_auth_failures"
+
+
+@pytest.mark.req("ADM-301")
+@pytest.mark.req("ADM-053")
+async def test_each_credential_that_is_no_good_counts_once(desk: Desk) -> None:
+    strict = desk.another(limit=100, clock=list(desk.clock))
+    revoked, revoked_key = await strict.operator()
+    await strict.operators.revoke(revoked, OWNER, purge=False)
+    links = [await strict.links.mint({}, OWNER) for _ in range(2)]
+    await strict.links.revoke(links[0][0]["id"], OWNER)
+    cookie = await strict.cookie()
+    ticket = await strict.sessions.make_ticket(await strict.access.authenticate(brought(f"Bearer {KEY}")))
+    assert await strict.outcome(brought(ticket=ticket)) == "ok"
+    strict.clock[0] += 3_600_001
+    wrong = [brought(f"Bearer {text}") for text in ("guess", revoked_key, links[0][1], links[1][1])]
+    wrong += [brought(ticket=text) for text in (ticket, "A" * 43)]
+    wrong += [brought(cookies=(cookie[:-2] + ("AA" if cookie[-2:] != "AA" else "BB"),)), brought("Basic eDp5")]
+
+    for count, what in enumerate(wrong, 1):
+        assert await strict.outcome(what) == "unauthorized"
+        assert (await strict.store.failures(what.client.key, count=False))[0] == count, what
+    with pytest.raises(Unauthorized):
+        await strict.access.sign_in(wrong[0].client, "guess")
+    assert (await strict.store.failures(wrong[0].client.key, count=False))[0] == len(wrong) + 1
 
 
 async def test_it_lets_a_ticket_end_after_thirty_seconds_and_stores_its_hash_only(desk: Desk) -> None:

@@ -99,7 +99,7 @@ def test_every_worker_tells_the_start_of_the_instance(server: Server, owner: Cal
     assert len(seen) == 1
 
 
-@pytest.mark.req("ADM-029", "ADM-026")
+@pytest.mark.req("ADM-029", "ADM-026", "ADM-027")
 def test_both_keys_open_the_visitors_doors_and_only_one_the_rest(
     owner: Caller, stranger: Caller, callers: Callers, room: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_both_keys_open_the_visitors_doors_and_only_one_the_rest(
     assert stranger("GET", f"/api/verify?room={room}").status_code == 401
 
 
-@pytest.mark.req("ADM-033")
+@pytest.mark.req("ADM-033", "ADM-053")
 def test_wrong_keys_at_the_public_doors_use_the_same_budget(server: Server, callers: Callers, room: str) -> None:
     guesser = callers.with_key("wrong")
     doors = (f"/api/verify?room={room}", f"/api/check?room={room}&ip=203.0.113.9&agent=test", "/api/admin/me")
@@ -215,7 +215,7 @@ def test_the_team_shares_its_links_and_a_link_covers_rooms_to_come(owner: Caller
     owner("DELETE", f"/api/admin/rooms/{later}")
 
 
-@pytest.mark.req("ADM-245", "ADM-248")
+@pytest.mark.req("ADM-245", "ADM-248", "ADM-250")
 def test_each_act_leaves_an_entry_with_who_what_when_and_from_where(owner: Caller, callers: Callers) -> None:
     new = owner("POST", "/api/admin/operators", {"name": "Acting", "role": "owner"}).json()
     who, page = callers.with_key(new["key"]), callers.signed_in(new["key"])

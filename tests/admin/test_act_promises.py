@@ -52,7 +52,7 @@ def marked(owner: Caller, room: str) -> list[tuple[str, str, str]]:
     return [(item["kind"], item["text"], item["actor"]) for item in items]
 
 
-@pytest.mark.req("ADM-160", "ADM-161", "ADM-162", "ADM-167")
+@pytest.mark.req("ADM-160", "ADM-161", "ADM-162", "ADM-167", "ADM-195")
 def test_flush_purge_and_eject_tell_numbers_and_leave_their_traces(
     server: Server, owner: Caller, callers: Callers, keys: dict[str, str], room: str
 ) -> None:

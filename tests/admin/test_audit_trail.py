@@ -8,11 +8,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.core.errors import StorageUnavailable
+from app.core.runtime import Runtime
+from app.core.settings import Settings
 from app.domain.actor import Actor
+from app.infrastructure.audit_store import AuditStore
 from app.infrastructure.notes_store import AuditQuery, NotesStore
 from app.infrastructure.postgres import Postgres
 from app.services import audit_trail
 from app.services.audit_trail import AuditTrail
+from app.services.instance_life import InstanceLife
 from tests.admin.desk import OWNER, Desk
 
 NOWHERE = "postgresql://127.0.0.1:1/qm"
@@ -83,8 +87,24 @@ async def test_an_entry_that_postgres_cannot_hold_keeps_no_other_waiting(desk: D
         await trail.note(OWNER, "test.unholdable", "a NUL: \0")
         await trail.note(OWNER, "test.after", "as ever")
 
-    rows = await desk.postgres.fetch("SELECT action FROM audit WHERE action LIKE 'test.%'")
+    rows = await desk.postgres.fetch("SELECT action FROM audit WHERE action IN ('test.unholdable', 'test.after')")
     assert [row["action"] for row in rows] == ["test.after"]
     assert [line["action"] for line in lines if line["event"] == "audit_entry_lost"] == ["test.unholdable"]
     assert trail.kept == 0
     await trail.stop()
+
+
+@pytest.mark.req("ADM-256")
+async def test_a_stop_with_failing_storage_is_not_called_clean(desk: Desk) -> None:
+    runtime = Runtime(Settings(workers=1), "", "", "i:stopped", "qm-none", 0, 1, True)
+    life = InstanceLife(AuditStore(desk.postgres), runtime, now=desk.now)
+
+    await life.tell_stop(is_clean=False)
+    await life.tell_stop(is_clean=True)
+
+    rows = await desk.postgres.fetch("SELECT detail, ok FROM audit WHERE instance = 'i:stopped' ORDER BY id")
+    assert [(row["detail"], row["ok"]) for row in rows] == [
+        ("shutdown (SIGTERM) WITH STORAGE FAILING: changes since the last good commit are not in the events journal",
+         False),
+        ("shutdown (SIGTERM), clean", True),
+    ]  # fmt: skip

@@ -105,6 +105,7 @@ def test_it_tells_of_a_room_that_is_no_more(owner: Caller, noted: str) -> None:
     assert code(owner("GET", "/api/admin/timeline", params={"roomId": noted})) == (404, "no_room")
 
 
+@pytest.mark.req("ADM-195")
 def test_it_answers_the_marks_of_a_room(owner: Caller, noted: str) -> None:
     items = owner("GET", "/api/admin/timeline", params={"roomId": noted}).json()["items"]
 

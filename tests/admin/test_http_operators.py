@@ -207,7 +207,7 @@ def test_it_notes_who_signed_in_and_out_and_who_did_what(
         assert entry["roomId"] == (room if entry["action"] == "room.state" else None)
 
 
-@pytest.mark.req("ADM-057")
+@pytest.mark.req("ADM-057", "ADM-250")
 def test_it_notes_the_start_of_a_lock_and_no_single_failure(owner: Caller, callers: Callers) -> None:
     guesser = callers.with_key("wrong")
     address = guesser.http.headers["X-Forwarded-For"]

@@ -11,7 +11,7 @@ from tests.admin.callers import Caller, Callers, code
 from tests.harness import wait_for
 
 
-@pytest.mark.req("OBS-160", "OBS-161", "OBS-165", "OBS-166", "OBS-173", "ADM-276", "ADM-278")
+@pytest.mark.req("OBS-160", "OBS-161", "OBS-165", "OBS-166", "OBS-173", "ADM-276", "ADM-278", "ADM-243")
 def test_it_answers_rows_and_files(owner: Caller, callers: Callers, room: str, stranger: Caller) -> None:
     assert stranger("POST", "/api/join", {"roomId": room}).status_code == 200
 
@@ -36,7 +36,12 @@ def test_it_answers_rows_and_files(owner: Caller, callers: Callers, room: str, s
     assert sum(int(one["joins"]) for one in read) == 1
 
     link = owner("POST", "/api/admin/monitor-tokens", {"label": "wall"}).json()["token"]
-    assert callers.with_key(link)("GET", "/api/admin/reports").status_code == 200
+    watcher = callers.with_key(link)
+    assert {**watcher("GET", f"/api/admin/reports?roomId={room}").json(), "to": 0, "generatedAt": 0, "from": 0} == {
+        **answer, "to": 0, "generatedAt": 0, "from": 0,
+    }  # fmt: skip
+    same = watcher("GET", f"/api/admin/reports?format=csv&from=2024-10-04&to=2099-01-01&roomId={room}")
+    assert next(iter(csv.DictReader(io.StringIO(same.text)))).keys() == read[0].keys()
     assert code(stranger("GET", "/api/admin/reports")) == (401, "unauthorized")
     for query, wanted in (
         ("bucket=week", "invalid_bucket"), ("format=xml", "invalid_format"), ("from=soon", "invalid_time"),

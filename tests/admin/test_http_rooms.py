@@ -92,7 +92,7 @@ def join(server: Server, room: str, address: str = "203.0.113.7") -> httpx.Respo
     return answer
 
 
-@pytest.mark.req("ADM-112", "ADM-113", "ADM-127", "ENG-050", "ADM-146")
+@pytest.mark.req("ADM-112", "ADM-113", "ADM-127", "ENG-050", "ADM-146", "ADM-114")
 def test_a_room_object_has_every_documented_member_and_calls_the_pace_rate(owner: Caller) -> None:
     room_id = fresh_id()
 
@@ -199,7 +199,7 @@ def test_it_refuses_ids_that_no_new_room_may_have(owner: Caller) -> None:
     assert code(owner("POST", "/api/admin/rooms", {"id": fresh_id()})) == (400, "target_url_required")
 
 
-@pytest.mark.req("ENG-037")
+@pytest.mark.req("ENG-037", "ADM-144")
 def test_it_warns_in_the_answer(owner: Caller, room: str) -> None:
     body = owner("POST", "/api/admin/rooms", {"id": room, "presenceSec": 5}).json()
 

@@ -63,7 +63,7 @@ def test_it_refuses_further_fields_at_sign_in(server: Server, callers: Callers) 
         assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.req("ADM-065")
+@pytest.mark.req("ADM-065", "ADM-053")
 def test_a_wrong_key_at_sign_in_is_counted_like_a_wrong_bearer(server: Server, callers: Callers) -> None:
     page = callers.page()
     wrong = {"Authorization": "Bearer wrong"}
@@ -123,7 +123,7 @@ def test_a_script_with_a_key_needs_no_csrf_header(owner: Caller, room: str) -> N
         assert answer.status_code == 200
 
 
-@pytest.mark.req("ADM-076")
+@pytest.mark.req("ADM-076", "ADM-296")
 def test_another_page_can_use_up_nobodys_failures(server: Server, callers: Callers) -> None:
     victim = callers.with_key(None, **{"Sec-Fetch-Site": "cross-site"})
 

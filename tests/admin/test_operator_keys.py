@@ -57,7 +57,7 @@ async def notes_of(desk: Desk, ident: str) -> list[tuple[str, str, str]]:
     return [(row["action"], row["actor"], row["detail"]) for row in found]
 
 
-@pytest.mark.req("ADM-202", "ADM-203", "ADM-294")
+@pytest.mark.req("ADM-202", "ADM-203", "ADM-294", "ADM-301")
 async def test_it_makes_a_key_of_the_documented_form_and_stores_only_a_verifier(desk: Desk) -> None:
     for sign_v2 in (False, True):
         process = desk.another(sign_v2=sign_v2)

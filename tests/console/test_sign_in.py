@@ -148,6 +148,7 @@ def test_it_gives_an_open_form_to_nobody_else(signed_in: Callable[..., Page], st
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.req("ADM-290")
 def test_it_hides_every_control_that_changes_something_from_readers(open_page: Callable[..., Page], stub: Stub) -> None:
     reader = {"kind": "operator", "via": "session", "role": "viewer", "name": "Shop desk", "operatorId": "91ab03cd"}
     stub.set(me=reader, can={"write": False, "deleteRoom": False})

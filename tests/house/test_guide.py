@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app.core.settings import ROWS
+
 GUIDE = " ".join((Path(__file__).resolve().parents[2] / "docs/operations.md").read_text().split())
 
 
@@ -56,6 +58,26 @@ def test_it_tells_connectors_what_a_refused_check_is_not() -> None:
     integration = " ".join((Path(__file__).resolve().parents[2] / "docs/integration.md").read_text().split())
 
     assert '`429` means "send him to the waiting page"' in integration
+
+
+@pytest.mark.req("ADM-028")
+def test_it_tells_what_a_leaked_public_key_opens() -> None:
+    in_order(
+        "A leaked `PUBLIC_API_KEY` changes no room and reads no list; treat it as a secret all the same and change it"
+    )
+
+
+@pytest.mark.req("ADM-030")
+def test_it_advises_keys_of_peoples_own() -> None:
+    in_order("`ADMIN_KEY`", "one shared secret without a person's name")
+    in_order("keep it for emergencies, and give everybody a key of his own")
+
+
+@pytest.mark.req("ADM-281")
+def test_it_says_that_nothing_is_reported_by_itself() -> None:
+    in_order("There is no scheduled report, no report by e-mail and no export to a warehouse")
+    settings = {row.name for row in ROWS.values()}
+    assert not [name for name in settings if "REPORT" in name or "WAREHOUSE" in name]
 
 
 @pytest.mark.req("ADM-031")

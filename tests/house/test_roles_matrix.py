@@ -74,3 +74,12 @@ def test_it_offers_a_right_exactly_when_there_is_something_to_do_with_it() -> No
     offered = {group for group in OF_ROUTES if GROUPS[group] is not None}
 
     assert offered == {group for group, path in OF_ROUTES.items() if path in first_parts}
+
+
+@pytest.mark.req("ADM-237")
+def test_a_link_reads_what_the_contract_lists_and_writes_nothing() -> None:
+    reads = {"me", "rooms", "rooms/<id>", "events", "history", "timeline", "protection", "reports", "health", "alerts"}
+
+    open_to_links = {row for row, least in MATRIX.items() if least is Role.MONITOR}
+
+    assert open_to_links == {*(f"GET {path}" for path in reads), "POST sse-ticket"}

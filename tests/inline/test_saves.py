@@ -102,7 +102,7 @@ async def test_it_refuses_an_internal_address(names: dict[str, list[str]], origi
         await saves(proxy_allow_private=True).judge(None, after.config, actor=OWNER, host="queue.test")  # INL-039
 
 
-@pytest.mark.req("INL-033")
+@pytest.mark.req("INL-033", "ADM-144")
 async def test_it_saves_a_name_that_does_not_resolve_and_says_so(names: dict[str, list[str]]) -> None:
     warnings = await saves(public_url="https://q.test").judge(
         None, room("shop", origin="http://nowhere.test").config, actor=OWNER, host="q.test"
@@ -190,7 +190,7 @@ async def test_it_says_what_an_operator_can_still_do(names: Any, before: Room | 
     assert says in caught.value.sentence
 
 
-@pytest.mark.req("INL-026", "INL-028", "INL-023")
+@pytest.mark.req("INL-026", "INL-028", "INL-023", "ADM-144")
 @pytest.mark.parametrize(("before", "after", "host", "settings", "codes"), [
     (None, INLINE, "qm.test", {}, ["console_host_withheld"]),
     (SNIPPET, INLINE, "QM.test:8080", {}, ["console_host_withheld"]),

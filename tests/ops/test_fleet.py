@@ -73,7 +73,7 @@ def test_each_lists_both(two: Pair) -> None:
     assert all(two.redis.hexists(run, "i") and 0 < two.redis.pttl(run) <= 15_000 for run in runs)
 
 
-@pytest.mark.req("OBS-052", "OBS-053")
+@pytest.mark.req("OBS-052", "OBS-053", "VIS-033")
 def test_every_series_has_its_instance_and_rooms_are_alike(two: Pair) -> None:
     two.first.make_room("alike", ratePerMinute=0, queueMaxPerIp=100)
     for _ in range(3):
@@ -117,7 +117,7 @@ def test_prometheus_tells_the_instances_apart_by_their_own_label(two: Pair) -> N
     assert [value for _, value in waiting] == [3]
 
 
-@pytest.mark.req("OBS-039", "FLT-041", "FLT-042")
+@pytest.mark.req("OBS-039", "FLT-041", "FLT-042", "ADM-271")
 def test_what_was_refused_is_summed_over_both(two: Pair) -> None:
     for one, checks in ((two.first, 2), (two.second, 3)):
         for _ in range(checks):
@@ -130,6 +130,13 @@ def test_what_was_refused_is_summed_over_both(two: Pair) -> None:
 
     for one in two.both():
         wait_for(lambda one=one: seen(one) == (5, 5))  # type: ignore[misc]
+    two.first.make_room("watched-here", ratePerMinute=0)
+    token = two.first.join("watched-here").json()["token"]
+    with httpx.stream("GET", f"{two.first.server.url}/events?room=watched-here&token={token}", timeout=10):
+        blocks = [one.health() for one in two.both()]
+    assert [block["sse"]["visitors"] for block in blocks] == [1, 0]
+    assert all({"maxTotal", "perIp"} <= set(block["sse"]) for block in blocks)
+    assert all({"open", "max"} <= set(block["connections"]) for block in blocks)
 
 
 @pytest.mark.req("OBS-017", "OBS-018", "OBS-019", "OBS-023", "OBS-024")
@@ -216,7 +223,7 @@ def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(
     assert sum(rebuilds) == 1
 
 
-@pytest.mark.req("OBS-005", "OBS-010", "OBS-032", "OBS-030", "FLT-065")
+@pytest.mark.req("OBS-005", "OBS-010", "OBS-032", "OBS-030", "FLT-065", "ADM-271")
 def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
     one = two.second

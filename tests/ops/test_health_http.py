@@ -58,7 +58,7 @@ def test_the_full_answer_is_for_keys_only(server: Server, stranger: Caller, owne
     assert 0 <= health["now"] - health["startedAt"] - health["uptimeSec"] * 1000 < 2000
 
 
-@pytest.mark.req("OBS-036")
+@pytest.mark.req("OBS-036", "ADM-267", "ADM-268", "ADM-269", "ADM-270")
 def test_it_tells_every_block_that_this_build_knows(server: Server, owner: Caller) -> None:
     def told() -> dict[str, Any]:
         return dict(owner("GET", "/api/admin/health").json())
@@ -67,6 +67,15 @@ def test_it_tells_every_block_that_this_build_knows(server: Server, owner: Calle
     health = told()
 
     assert "inline" not in health, "no room is proxied"
+    named = {"warnings", "configWarnings", "hardening", "incidents", "proxy", "edge", "waitingPage", "access",
+             "startedAt", "uptimeSec", "backend", "instance", "fleet", "storage", "audit", "keys", "pid",
+             "now"}  # fmt: skip
+    assert named <= set(health)
+    assert {"ok", "forwardedFromUndeclaredPeer", "undeclaredPeers"} <= set(health["proxy"])
+    assert {"refusedTotal", "clientIpFallbackTotal"} <= set(health["edge"])
+    assert {"recoveringRoomIds", "maxmemoryPolicy", "valkeyEverConnected"} <= set(health["backend"])
+    assert set(health["audit"]) == {"sealedTo", "sealedAt", "seal", "ok"}
+    assert {"secret", "secretPrevious", "adminKey", "publicApiKey", "kid", "kidPrevious"} <= set(health["keys"])
     assert (health["role"], health["workers"], health["drill"], health["leader"]) == ("all", 2, False, True)
     assert health["pid"] == server.pid
     assert health["fleet"]["instances"] == 1
@@ -165,7 +174,7 @@ def test_being_full_is_no_incident_and_every_worker_says_so(server: Server) -> N
     wait_for(lambda: httpx.get(server.url + "/healthz").status_code == 200)
 
 
-@pytest.mark.req("OBS-015", "OBS-083", "OBS-003", "OBS-004")
+@pytest.mark.req("OBS-015", "OBS-083", "OBS-003", "OBS-004", "ADM-272")
 def test_an_instance_that_cannot_record_joins_gets_no_traffic_until_it_can(server: Server, owner: Caller) -> None:
     owner("POST", "/api/admin/rooms", {"id": "unrecorded", "targetUrl": TARGET})
     with unreachable_postgres(server):
@@ -175,6 +184,8 @@ def test_an_instance_that_cannot_record_joins_gets_no_traffic_until_it_can(serve
         assert (answer.headers["retry-after"], body["ready"]) == ("5", False)
         assert body["reasons"] == [{"code": "storage_degraded", "text": "storage is degraded"}]
         assert (body["status"], body["degraded"], body["storage"]) == ("degraded", ["storage_degraded"], {"ok": False})
+        told = owner("GET", "/api/admin/health")
+        assert (told.status_code, told.json()["ready"], told.json()["status"]) == (200, False, "degraded")
         joined = httpx.post(server.url + "/api/join", json={"roomId": "unrecorded"}, timeout=20)
         assert (joined.status_code, joined.json()["code"]) == (503, "storage_unavailable")
         wait_for(lambda: (scrape(server).value("qm_storage_write_errors_total") or 0) > 0)
@@ -204,6 +215,7 @@ def unreachable_postgres(server: Server) -> Iterator[None]:
         path.with_name("hidden").rename(path)
 
 
+@pytest.mark.req("ADM-269")
 def test_health_counts_inline_rooms(server: Server, owner: Caller) -> None:
     before = owner("GET", "/api/admin/health").json()["rooms"]
     for room, more in (("tagged", {}), ("fronted", {"proxyOrigin": "http://203.0.113.7:3000"})):
@@ -215,6 +227,7 @@ def test_health_counts_inline_rooms(server: Server, owner: Caller) -> None:
         return (after["count"] - before["count"], after["inline"] - before["inline"]) == (2, 1)
 
     wait_for(counted)
+    wait_for(lambda: "inline" in owner("GET", "/api/admin/health").json())
 
 
 @pytest.mark.req("OBS-044")

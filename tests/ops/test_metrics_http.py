@@ -46,7 +46,7 @@ def test_it_is_read_with_a_key_only(server: Server, callers: Callers, owner: Cal
     assert (head.status_code, head.content) == (200, b"")
 
 
-@pytest.mark.req("OBS-091")
+@pytest.mark.req("OBS-091", "ADM-053")
 def test_it_counts_wrong_keys(server: Server, callers: Callers) -> None:
     before = scrape(server).value("qm_admin_auth_failures_total") or 0
     callers.with_key("wrong")("GET", "/api/admin/me")

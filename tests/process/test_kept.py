@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,15 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
     return found
 
 
-@pytest.mark.req("FLT-120")
+@pytest.mark.req("FLT-120", "ADM-034")
 def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
-    with Server(env={"STORE": "embedded"}, workers=1) as server, httpx.Client(timeout=20) as visitor:
+    env = {"STORE": "embedded", "ADMIN_KEY": None}
+    with Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
+        kept = Path(server.env["DATA_DIR"]) / "admin-key"
+        assert f"ADMIN_KEY is not set: the key in use is in {kept}" in server.stderr
+        assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
+        server.admin_key = kept.read_text().strip()
+        assert server.admin_key not in server.stderr
         admin = {"Authorization": f"Bearer {server.admin_key}"}
         post = lambda path, **body: httpx.post(f"{server.url}/api/admin/{path}", json=body, headers=admin, timeout=20)  # noqa: E731
         post("rooms", id="shop", targetUrl="https://shop.example/", ratePerMinute=0)
@@ -65,18 +72,39 @@ def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
         assert told(server, visitor, key, link) == before
 
 
-@pytest.mark.req("FLT-003")
+def actions(server: Server, key: str) -> list[str]:
+    """Actions of the whole audit trail."""
+    headers = {"Authorization": f"Bearer {key}"}
+    entries = httpx.get(f"{server.url}/api/admin/audit", headers=headers, timeout=20).json()["entries"]
+    return [entry["action"] for entry in entries]
+
+
+def printed_keys(server: Server) -> list[str]:
+    """Keys that the start lines tell, the newest last."""
+    return re.findall(r"ADMIN_KEY is not set: using (\S+) until the server stops", server.stderr)
+
+
+@pytest.mark.req("FLT-003", "ADM-034", "ADM-264")
 def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
-    with Server(workers=1) as server:
-        admin = {"Authorization": f"Bearer {server.admin_key}"}
+    with Server(env={"ADMIN_KEY": None}, workers=1) as server:
+        (first,) = printed_keys(server)
+        assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
+        admin = {"Authorization": f"Bearer {first}"}
         body = {"id": "shop", "targetUrl": "https://shop.example/"}
         assert httpx.post(f"{server.url}/api/admin/rooms", json=body, headers=admin, timeout=20).status_code == 200
         words = " ".join(server.descendants().values()).split()
         folders = {Path(word) for word in words if word.endswith("data/postgres")}
         assert folders
 
+        assert "room.create" in actions(server, first)
+
         server.restart()
 
+        _, second = printed_keys(server)
+        assert second != first
+        assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).status_code == 401
+        admin = {"Authorization": f"Bearer {second}"}
+        wait_for(lambda: actions(server, second) == ["server.start"])
         assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).json()["rooms"] == []
         assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 404
         assert not any(folder.exists() for folder in folders)

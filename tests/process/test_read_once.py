@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _READS = re.compile(r"\bos\s*\.\s*environ|\bgetenv\b|\benviron\[|\bfrom os import .*environ|\benvironment\(\)")
 
 
-@pytest.mark.req("CFG-002")
+@pytest.mark.req("CFG-002", "ADM-106")
 def test_one_place_reads_the_environment_and_what_it_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     readers = {
         str(path.relative_to(ROOT))

@@ -184,7 +184,7 @@ def test_it_refuses_half_a_store_pair(missing: str) -> None:
     assert f"{missing}, which is not set" in reason
 
 
-@pytest.mark.req("CFG-183")
+@pytest.mark.req("CFG-183", "ADM-034")
 @pytest.mark.parametrize("missing", ["SECRET", "ADMIN_KEY"])
 @pytest.mark.parametrize("production", [{}, {"QM_ENV": "production"}, {"QM_ENV": "production", "STORE": "embedded"}])
 def test_it_refuses_shared_stores_and_production_without_shared_keys(missing: str, production: dict[str, str]) -> None:
@@ -308,12 +308,15 @@ def test_it_listens_on_all_addresses_in_production_only() -> None:
     assert load(SHARED).settings.host == "127.0.0.1"
 
 
-@pytest.mark.req("CFG-047", "CFG-048", "CFG-050", "CFG-051")
+@pytest.mark.req("CFG-047", "CFG-048", "CFG-050", "CFG-051", "ADM-034")
 def test_it_warns_of_keys_that_are_short_equal_or_useless() -> None:
     assert warning_of({"SECRET": "x" * 31}).code == "short_secret"
     assert warning_of({"ADMIN_KEY": "x" * 15}).code == "short_secret"
     assert warning_of({"PUBLIC_API_KEY": "x" * 15}).code == "short_secret"
-    assert "PUBLIC_API_KEY" in warning_of({"ADMIN_KEY": "x" * 16, "PUBLIC_API_KEY": "x" * 16}).message
+    same = warning_of({"ADMIN_KEY": "x" * 16, "PUBLIC_API_KEY": "x" * 16})
+    assert "PUBLIC_API_KEY" in same.message
+    assert same.raises_badge
+    assert warning_of({"ADMIN_KEY": "x" * 15}).raises_badge, "the console shows `insecure config`"
     assert warning_of({"SECRET": "x" * 32, "SECRET_PREVIOUS": "x" * 32}).code == "no_effect"
     assert warning_of({"SECRET_PREVIOUS": "x" * 32}).code == "no_effect"
 

@@ -49,6 +49,7 @@ def children(server: Server, name: str) -> set[int]:
 
 
 @pytest.mark.req("ADM-168", "ADM-169", "ADM-170", "ADM-254", "ADM-255", "CFG-191", "CFG-200", "CFG-202", "TST-060")
+@pytest.mark.req("ADM-250")
 def test_it_stops_on_request_as_at_a_signal_and_tells_how_each_run_ended(callers_of: Any) -> None:
     env = {"STORE": "embedded", "SHUTDOWN_GRACE_MS": "1500", "QM_INSTANCE_ID": "one"}
     with Server(env=env, workers=2) as server:
@@ -115,7 +116,7 @@ def test_it_stops_for_nobody_else(callers_of: Any) -> None:
         assert server.wait() == 0
 
 
-@pytest.mark.req("CFG-197", "CFG-198")
+@pytest.mark.req("CFG-197", "CFG-198", "ADM-256")
 def test_a_stop_whose_last_commit_fails_says_so(callers_of: Any) -> None:
     """The audit line cannot be written either, so it goes to the log."""
     with Server(env={"SHUTDOWN_DRAIN_MS": "4000"}, workers=1) as server:

@@ -66,7 +66,7 @@ def test_it_starts_with_a_half_set_proxy_and_gives_everybody_one_budget(half: Se
     assert (found["proxy"]["ok"], found["proxy"]["incomplete"], found["proxy"]["trustProxy"]) == (False, True, 1)
 
 
-@pytest.mark.req("CFG-189", "CFG-007", "CFG-097")
+@pytest.mark.req("CFG-189", "CFG-007", "CFG-097", "ADM-267", "ADM-270")
 def test_it_starts_with_what_is_merely_wrong_and_says_so_once(half: Server) -> None:
     found = health(half)
     by_variable = {warning["variable"]: warning for warning in found["configWarnings"]}
@@ -89,7 +89,7 @@ def test_it_starts_with_what_is_merely_wrong_and_says_so_once(half: Server) -> N
         assert (warning["message"] in found["warnings"]) is (name != "QM_NOVELTY")
 
 
-@pytest.mark.req("CFG-009")
+@pytest.mark.req("CFG-009", "ADM-270")
 def test_it_shows_every_value_in_use_and_of_a_secret_whether_it_is_set(half: Server) -> None:
     config = {name: entry["value"] for name, entry in health(half)["config"].items()}
 
@@ -141,7 +141,7 @@ def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) 
     assert block["exemptAddresses"] >= 1
 
 
-@pytest.mark.req("CFG-175", "CFG-176", "VIS-181")
+@pytest.mark.req("CFG-175", "CFG-176", "VIS-181", "ADM-272")
 def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Server) -> None:
     held: list[Wire] = []
 

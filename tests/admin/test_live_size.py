@@ -1,0 +1,104 @@
+"""The console's stream with many rooms and many readers, by the processor's clock of the thread that makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from app.core.ids import RoomId
+from app.services.live import Stream
+from app.services.room_object import RoomView
+from tests.admin.test_live import Desk, data_of, desk  # noqa: F401 (desk is a fixture)
+
+ROOMS, STREAMS = 1000, 50
+
+
+@asynccontextmanager
+async def visitors_beside() -> AsyncIterator[list[float]]:
+    """Processor time between two turns of a visitor's requests, without the collector of all other tests' objects."""
+    gaps = [0.0]
+
+    async def visitor() -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            gaps.append(time.thread_time() - before)
+            before = time.thread_time()
+
+    gc.collect()
+    gc.disable()
+    beside = asyncio.ensure_future(visitor())
+    try:
+        yield gaps
+    finally:
+        gc.enable()
+        beside.cancel()
+
+
+async def frames_of_all(desk: Desk, streams: list[Stream]) -> list[object]:  # noqa: F811
+    """One tick, in which every stream takes its frame."""
+    began = time.thread_time()
+    async with visitors_beside() as gaps:
+        await desk.tick()
+        frames = [await stream.next() for stream in streams]
+        own = time.thread_time() - began
+    assert own - sum(gaps) < 0.5
+    assert max(gaps) < 0.1
+    return [data_of(frame) for frame in frames]
+
+
+@pytest.mark.req("ADM-110")
+async def test_a_thousand_rooms_and_fifty_streams_cost_no_visitor_his_turn(
+    desk: Desk,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await desk.process.make("shop")
+    (view,) = await desk.process.service.views()
+    turn = 0
+
+    async def views() -> list[RoomView]:
+        """Every room has changed since the last look, as in a surge."""
+        room, figures = view.room, view.figures
+        assert figures is not None
+        return [
+            replace(
+                view,
+                room=replace(room, config=replace(room.config, id=RoomId(f"room-{number}"))),
+                figures=replace(figures, waiting=number + turn),
+            )
+            for number in range(ROOMS)
+        ]
+
+    monkeypatch.setattr(desk.process.service, "views", views)
+    streams = [await desk.open() for _ in range(STREAMS)]
+    for _ in range(2):
+        for stream in streams:
+            await stream.next()
+        await desk.tick()
+    for stream in streams:
+        await stream.next()
+    turn = 7
+
+    frames = await frames_of_all(desk, streams)
+
+    assert all(frame["delta"] and len(frame["rooms"]) == ROOMS for frame in frames)  # type: ignore[index]
+
+
+@pytest.mark.slow
+@pytest.mark.req("ADM-110")
+async def test_a_thousand_real_rooms_and_fifty_streams_cost_no_visitor_his_turn(desk: Desk) -> None:  # noqa: F811
+    rooms = [f"room-{number}" for number in range(ROOMS)]
+    for start in range(0, ROOMS, 50):
+        await asyncio.gather(*(desk.process.make(room_id) for room_id in rooms[start : start + 50]))
+    streams = [await desk.open() for _ in range(STREAMS)]
+    for stream in streams:
+        await stream.next()
+
+    for frames in [await frames_of_all(desk, streams) for _ in range(5)]:
+        assert all(frame["totals"]["rooms"] == ROOMS for frame in frames)  # type: ignore[index]
