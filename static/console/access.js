@@ -1,13 +1,15 @@
-/** The Access sheet: who has a key of his own (CON-202 … CON-205, CON-209). Only owners change it. */
+/** The Access sheet: who has a key of his own, and what was done with it (CON-202 … CON-209). Only owners change it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { ask } from "./api.js";
 import { moment, Problem, useAnswer } from "./listing.js";
 import { openPanel } from "./panels.js";
-import { may } from "./session.js";
+import { may, me } from "./session.js";
 import { announce, refused, toast } from "./toasts.js";
 import { Confirm, Panel } from "./dialogs.js";
+import { AuditTrail } from "./audit.js";
+import { Rename } from "./rename.js";
 
 const ROLES = ["viewer", "operator", "owner"];
 
@@ -70,6 +72,7 @@ function Person({ person, load }) {
       <p><b>${person.name}</b><span>${t(isOver ? "access.over" : "access.facts", facts)}</span></p>
       ${may("operators") && html`<span class="entry-acts">
         ${!isOver && html`<${RoleChoice} value=${person.role} label=${t("access.role.of", { name: person.name })} onChange=${change} />`}
+        ${!isOver && html`<button type="button" class="button" aria-label=${t("access.rename.of", { name: person.name })} onClick=${() => openPanel(Rename, { person, after: load })}>${t("access.rename")}</button>`}
         <button type="button" class="button" aria-label=${t(isOver ? "access.remove.of" : "share.revoke.of", { name: person.name })} onClick=${() => end(isOver)}>${t(isOver ? "access.remove" : "share.revoke")}</button>
       </span>`}
     </li>
@@ -105,14 +108,15 @@ export function Access({ panelId }) {
   const people = answer?.operators ?? [];
   const over = people.filter((person) => person.revokedAt !== null);
   return html`
-    <${Panel} panelId=${panelId} kind="sheet" title=${t("access")}>
+    <${Panel} panelId=${panelId} kind="sheet sheet-wide" title=${t("access")}>
       ${() => html`
         <div class="panel-body">
-          <p class="box-body">${t("access.what")}</p>
+          <p class="box-body">${t("access.what")}${me.value?.kind === "admin_key" && html` ${t("access.shared")}`}</p>
           <${Problem} text=${problem} again=${load} />
           <ul class="entries">${people.filter((person) => person.revokedAt === null).map((person) => html`<${Person} key=${person.id} person=${person} load=${load} />`)}</ul>
           ${over.length > 0 && html`<details class="entries-over"><summary>${t("access.revoked", { n: over.length })}</summary>
             <ul class="entries">${over.map((person) => html`<${Person} key=${person.id} person=${person} load=${load} />`)}</ul></details>`}
+          <${AuditTrail} people=${people} />
         </div>
         ${may("operators") && html`<${Issue} load=${load} />`}
       `}

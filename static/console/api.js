@@ -64,3 +64,6 @@ export async function ask(method, path, payload) {
 
 /** Address of the event stream for a one-use ticket (ADM-084). */
 export const eventsAddress = (ticket) => `${BASE}/events?ticket=${encodeURIComponent(ticket)}`;
+
+/** Address of a file below /api/admin that the browser saves by itself. */
+export const fileAddress = (path) => BASE + path;

@@ -104,3 +104,25 @@ def sample_rooms() -> dict[str, dict[str, Any]]:
         ),
     ]
     return {room["id"]: room for room in rooms}
+
+
+def sample_entries(now: int) -> list[dict[str, Any]]:
+    """Seventy entries of the audit trail, newest first, four minutes apart."""
+    kinds = [
+        ("Night ops", "operator", "room.rate", "shop", "60 → 90", True),
+        ("Dana", "operator", "visitor.eject", "spring-drop", "ticket 4114 (was active)", True),
+        ("Night ops", "operator", "room.update", "shop", "inline_requires_owner: proxyOrigin", False),
+        ("system", "system", "threshold.open", "checkout", "bypass → active: 131 joins/min for 60 s", True),
+        ("ADMIN_KEY", "admin_key", "operator.create", None, "Dana (owner, 91ab03cd)", True),
+        ("system", "system", "server.start", None, "v1.0.0; previous run: not closed cleanly", True),
+        ("Dana", "operator", "room.create", "news", "<b>not markup</b>", True),
+    ]  # fmt: skip
+    return [
+        {
+            "id": 90_470 - number, "ts": now - 1000 - number * 240_000, "actor": who, "actorKind": kind,
+            "actorId": {"Night ops": "535dddaa", "Dana": "91ab03cd"}.get(who), "role": None, "action": action,
+            "roomId": room, "detail": detail, "ok": ok, "ip": None, "instance": "i:7f3a9c",
+        }
+        for number in range(70)
+        for who, kind, action, room, detail, ok in [kinds[number % len(kinds)]]
+    ]  # fmt: skip

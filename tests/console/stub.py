@@ -21,7 +21,7 @@ from sanic import Request, Sanic, response
 from app.core.errors import QmError
 from app.domain.budget import UNLIMITED, Budget
 from blueprints.admin.console import bp as console_bp
-from tests.console.rooms import new_room, sample_rooms
+from tests.console.rooms import new_room, sample_entries, sample_rooms
 
 KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
@@ -47,6 +47,8 @@ class State:
         self.by_link: list[str] = []
         self.shared: dict[str, dict[str, Any]] = {}
         self.people: dict[str, dict[str, Any]] = {}
+        self.entries: list[dict[str, Any]] = sample_entries(self.now())
+        self.trail: list[str] = []
         self.refuse: dict[str, Any] | None = None
         self.delay = 0.0
         self.silent = False
@@ -385,6 +387,24 @@ async def end_operator(request: Request, ident: str) -> response.HTTPResponse:
     return response.json({"ok": True, "operator": person, "linksRevoked": 2})
 
 
+@app.get("/api/admin/audit")
+async def audit(request: Request) -> response.HTTPResponse:
+    state.trail.append(request.query_string)
+    wanted = {name: request.args.get(name) for name in ("roomId", "action")}
+    found = [
+        entry for entry in state.entries
+        if all(value in (None, entry[name]) for name, value in wanted.items())
+        and request.args.get("actor") in (None, entry["actor"], entry["actorId"])
+        and entry["id"] < int(request.args.get("before", 1 << 60))
+    ]  # fmt: skip
+    if request.args.get("format") == "csv":
+        text = "id,action\n" + "".join(f"{entry['id']},{entry['action']}\n" for entry in found)
+        headers = {"Content-Disposition": 'attachment; filename="qm-audit.csv"'}
+        return response.text(text, headers=headers, content_type="text/csv; charset=utf-8")
+    page = found[: int(request.args.get("limit", 100))]
+    return response.json({"entries": page, "next": str(page[-1]["id"]) if len(found) > len(page) else None})
+
+
 @app.post("/stub/reset")
 async def stub_reset(request: Request) -> response.HTTPResponse:
     state.reset(request.json["rooms"])
@@ -406,7 +426,8 @@ async def stub_room(request: Request, room_id: str) -> response.HTTPResponse:
 
 @app.get("/stub/state")
 async def stub_state(_: Request) -> response.HTTPResponse:
-    return response.json({"rooms": state.rooms, "asked": state.asked, "sent": state.sent, "by_link": state.by_link})
+    names = ("rooms", "asked", "sent", "by_link", "trail")
+    return response.json({name: getattr(state, name) for name in names})
 
 
 app.static("/fonts", ROOT / "static/fonts", name="fonts")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from urllib.parse import parse_qs
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -160,13 +162,75 @@ def test_it_revokes_an_operator_with_his_links_and_removes_one(signed_in: Callab
     assert stub.sent("/operators/00000000")[0] == {"role": "owner"}
 
 
+@pytest.mark.req("CON-202", "ADM-030")
+def test_it_renames_an_operator_and_says_what_the_shared_key_is(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    sheet = opened(page, "Access")
+    expect(sheet.get_by_text("is one secret that everybody shares and that bears nobody's name")).to_be_visible()
+    sheet.get_by_label("Name").fill("Night ops")
+    sheet.get_by_role("button", name="Issue a key").click()
+    page.get_by_role("button", name="I have kept it").click()
+
+    sheet.get_by_role("button", name="Rename Night ops").click()
+    box = page.get_by_role("dialog", name="Rename Night ops")
+    field = box.get_by_role("textbox")
+    expect(field).to_have_value("Night ops")
+    stub.set(refuse={"status": 400, "code": "invalid_name", "error": "name must be text"})
+    field.fill("Day <ops>")
+    page.keyboard.press("Enter")
+    expect(box.get_by_role("alert")).to_contain_text("name must be text")
+    stub.set(refuse=None)
+    box.get_by_role("button", name="Save").click()
+
+    expect(sheet.get_by_role("button", name="Rename Day <ops>")).to_be_visible()
+    expect(box).to_have_count(0)
+    assert stub.sent("/operators/00000000") == [{"name": "Day <ops>"}] * 2
+
+
+@pytest.mark.req("CON-207", "CON-208")
+def test_it_shows_who_did_what_and_gives_all_of_it_as_a_file(signed_in: Callable[..., Page], stub: Stub) -> None:
+    page = signed_in()
+    sheet = opened(page, "Access")
+    rows = sheet.get_by_role("table").get_by_role("row")
+    expect(rows).to_have_count(51)
+    expect(rows.nth(1)).to_contain_text("Night ops")
+    expect(rows.nth(1)).to_contain_text("room.rate")
+    expect(rows.nth(3)).to_contain_text("refused")
+    expect(rows.nth(4).locator(".trail-system")).to_have_text("system")
+    expect(rows.nth(6)).to_contain_text("previous run: not closed cleanly")
+    expect(rows.nth(7)).to_contain_text("<b>not markup</b>")
+    sheet.get_by_role("button", name="Show older").click()
+    expect(rows).to_have_count(71)
+    expect(sheet.get_by_role("button", name="Show older")).to_have_count(0)
+
+    sheet.get_by_label("Room").select_option("shop")
+    expect(rows).to_have_count(21)
+    sheet.get_by_label("Action").select_option("room.rate")
+    expect(rows).to_have_count(11)
+    sheet.get_by_label("Time").select_option("day")
+    sheet.get_by_label("Who").select_option("system")
+    expect(sheet.get_by_text("Nothing was done that fits.")).to_be_visible()
+    query = parse_qs(stub.state()["trail"][-1])
+    assert query.keys() == {"roomId", "actor", "action", "from", "limit"}
+    assert 86_000_000 < time.time() * 1000 - int(query["from"][0]) < 87_000_000
+    sheet.get_by_label("Who").select_option("")
+    with page.expect_download() as saving:
+        sheet.get_by_role("link", name="Download CSV").click()
+
+    assert saving.value.suggested_filename == "qm-audit.csv"
+    assert saving.value.path().read_text().count("room.rate") == 10
+    assert "format=csv" in stub.state()["trail"][-1]
+
+
 def test_it_says_what_could_not_be_read_and_tries_again(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     stub.set(unsure=True)
     sheet = opened(page, "Access")
-    expect(sheet.get_by_role("alert")).to_be_visible()
+    expect(sheet.get_by_role("alert")).to_have_count(2)  # people and the trail
 
     stub.set(unsure=False)
+    sheet.get_by_role("button", name="Try again").first.click()
+    expect(sheet.get_by_role("alert")).to_have_count(1)
     sheet.get_by_role("button", name="Try again").click()
 
     expect(sheet.get_by_role("alert")).to_have_count(0)

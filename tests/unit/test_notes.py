@@ -114,3 +114,5 @@ def test_it_notes_no_action_but_those_of_the_contract_and_all_of_them() -> None:
 
     assert own <= found, "an action of the contract that nothing notes"
     assert found <= own | others, "an action that the contract does not have"
+    page = (ROOT / "static/console/audit.js").read_text("utf-8").partition("const ACTIONS = [")[2].partition("]")[0]
+    assert sorted(re.findall(r'"([^"]+)"', page)) == sorted(own), "the console's choice"
