@@ -10,9 +10,7 @@ journal keeps apart and no fold reads (FLT-150).
 
 from __future__ import annotations
 
-import re
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,8 +23,6 @@ from app.domain.facts_of_passes import (
     Promoted,
     PromotedBy,
     Reclaimed,
-    Released,
-    Run,
     SlotGiven,
     SlotReleased,
 )
@@ -35,56 +31,26 @@ from app.domain.facts_of_tickets import Ejected, JoinWithdrawn, Left, OwnerRebou
 from app.domain.fold_churn import PlaceLeft, give_all_back, note_left, threshold
 from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
 from app.domain.fold_marks import marks_after, marks_of_new_room
-from app.domain.layout import CHUNK, DOOR_BYTES, PLACE_BYTES, RING_PLACES, TICKET_BYTES, DoorRecord, Flag
+from app.domain.fold_passes import PassesFold
+from app.domain.fold_tickets import JOINED_BODY, WITH_FROM, BrokenJournal
+from app.domain.layout import PLACE_BYTES, TICKET_BYTES
 from app.domain.ticket_state import TicketState, Why
 
 JournalRow = Sequence[Any]
 """(seq, type, lv, at, body)."""
 
-JOINED_BODY: Final = 62
-"""Bytes of a journaled ``joined``: ticket u32, net u16, address 8, cookie 16, strict 16, loose 16."""
-_WITH_FROM: Final = JOINED_BODY + 16
-"""The same with a further loose fingerprint behind (ENG-110)."""
-
-_TICKET_HEAD: Final = struct.Struct("<BBBxIIH")
-_NO_KEY: Final = bytes(16)
-_DOOR_SLOT: Final = Flag.SLOT | Flag.PAID | Flag.AT_DOOR
-_BEFORE: Final = _DOOR_SLOT | Flag.ADMITTED_ONCE
-"""What an admission takes from a pass and its withdrawal gives back."""
-_OWN: Final = Flag.FROM_PRE_QUEUE | Flag.HAS_FROM
-"""What a waiting ticket may have already, and keeps."""
-_WAITING: Final = re.compile(rb"\x01+")
 _RANGES: Final = 16
 """Purges whose numbers are remembered (lua/lib/purge.lua)."""
-_GONE_WITH_THE_TICKET: Final = Flag.SLOT | Flag.AT_DOOR | Flag.TOLD | Flag.HAS_FROM
-_PRINTS: Final = TICKET_BYTES - 32
-"""Where strict and loose fingerprint of a ticket record begin."""
-
-
 _PLACE_AT, _PLACE_BYTES = 14, 10
 """Where net and address stand in a record of a ticket or of a place."""
-_DOOR_WORDS: Final = DOOR_BYTES // 4
-_USED_AT: Final = 16 // 4
-"""Place of usedAt among the words of a door record."""
-_LIVE: Final = frozenset({TicketState.WAITING, TicketState.PASSED, TicketState.ACTIVE})
-
-
-class BrokenJournal(ValueError):
-    """A position is missing, or the facts contradict each other: the room stays fenced."""
 
 
 @dataclass(slots=True)
-class RoomFold:
-    """A room as its facts tell it. Feed rows in order, from the first fact of the generation on.
+class RoomFold(PassesFold):
+    """A room as its facts tell it. Feed rows in order, from the first fact of the generation on."""
 
-    ``now_ms``: wall time, not before the last fact, that counts as the moment when everybody was last seen and every
-    session last used.
-    """
-
-    now_ms: int
     seq: int = 0
     last_at: int = 0
-    created_at: int = 0
     updated_at: int = 0
     deleted: bool = False
     gen: int = 0
@@ -94,23 +60,11 @@ class RoomFold:
     salt: bytes = b""
     marks: dict[str, str] = field(default_factory=dict)
     """JSON texts that the live store keeps beside the configuration (lua/lib/change.lua)."""
-    last_ticket: int = 0
-    head: int = 0
     purges: list[tuple[int, int]] = field(default_factory=list)
     """First and last number of the lines that were purged, the latest of them. Their records still say WAITING."""
-    froms: dict[int, bytes] = field(default_factory=dict)
-    """Ticket → further loose fingerprint (ENG-110)."""
-    tickets: bytearray = field(default_factory=bytearray)
-    """Ticket records from number 1 on, whole chunks."""
-    doors: bytearray = field(default_factory=bytearray)
-    """Door records from number 1 on, whole chunks."""
     left: list[PlaceLeft] = field(default_factory=list)
     """Places that were left lately."""
     pre_queue: DoorsFold = field(default_factory=DoorsFold)
-    ended_count: int = 0
-    """Tickets that ended and kept their times."""
-    ring: bytearray = field(default_factory=bytearray)
-    """Numbers (u32) of the last RING_PLACES of them; the next goes to place ``ended_count`` % RING_PLACES (ENG-243)."""
 
     def feed(self, rows: Iterable[JournalRow]) -> None:
         """Apply facts. UnknownFact: a type or ``lv`` of a newer build, or a damaged body; never skipped (ENG-251)."""
@@ -119,7 +73,7 @@ class RoomFold:
             if seq != self.seq + 1:
                 raise BrokenJournal(f"fact {self.seq + 1} is missing, next is {seq}")
             if kind == joined:
-                if len(body) not in (JOINED_BODY, _WITH_FROM) or not 1 <= lv <= EVENT_LOG_VERSION:
+                if len(body) not in (JOINED_BODY, WITH_FROM) or not 1 <= lv <= EVENT_LOG_VERSION:
                     raise UnknownFact(f"fact {seq}: joined, lv {lv}, {len(body)} bytes")
                 self._join(at, body)
             elif kind == prejoined:
@@ -136,39 +90,15 @@ class RoomFold:
 
         What a fact writes ``now_ds`` into belongs here too.
         """
-        now, use = self.now_ds, self.use_ds
-        _stamp_seen(self.tickets, self.last_ticket, now)
-        self.pre_queue.renew(now)
-        with memoryview(self.doors) as doors, doors.cast("I") as words:
-            for place, used_at in enumerate(words[_USED_AT::_DOOR_WORDS].tolist()):
-                if used_at:
-                    words[_USED_AT + place * _DOOR_WORDS] = use
-
-    def ds(self, wall_ms: int) -> int:
-        """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
-        return max(0, wall_ms - self.created_at) // 100
-
-    @property
-    def now_ds(self) -> int:
-        """The moment of the fold on the room's clock."""
-        return self.ds(self.now_ms)
-
-    @property
-    def use_ds(self) -> int:
-        """The moment of the fold as a session's last use, which 0 would deny: a use in a room's first 0.1 s is one."""
-        return max(1, self.now_ds)
-
-    def door(self, n: int) -> DoorRecord:
-        """Door record of ticket n; BrokenJournal when nobody before or beside it was promoted."""
-        at = (n - 1) * DOOR_BYTES
-        if not 0 <= at < len(self.doors):
-            raise BrokenJournal(f"ticket {n} was never promoted")
-        return DoorRecord.unpack(bytes(self.doors[at : at + DOOR_BYTES]))
+        self.renew_tickets()
+        self.pre_queue.renew(self.now_ds)
 
     def _apply(self, seq: int, at: int, fact: Any) -> None:
         match fact:
             case Promoted():
                 self._promote(at, fact)
+                if fact.by == PromotedBy.FLUSH:
+                    give_all_back(self.left, "i")
             case Lapsed():
                 for n in fact.tickets:
                     self._finish(n, TicketState.EXPIRED, fact.why)
@@ -267,171 +197,10 @@ class RoomFold:
         if number := self.pre_queue.finish(place, state, why):
             self._finish(number, state, why)
 
-    def _join(self, at: int, body: bytes) -> None:
-        n = int.from_bytes(body[:4], "little")
-        place = (n - 1) * TICKET_BYTES
-        if place >= len(self.tickets):
-            self._grow(self.tickets, n, TICKET_BYTES)
-        flags = 0
-        if len(body) == _WITH_FROM:
-            flags, self.froms[n] = Flag.HAS_FROM, body[JOINED_BODY:]
-        head = _TICKET_HEAD.pack(TicketState.WAITING, flags, 0, self.now_ds, at & 0xFFFFFFFF, at >> 32)
-        self.tickets[place : place + TICKET_BYTES] = head + body[4:JOINED_BODY]
-        self.last_ticket = max(self.last_ticket, n)
-
-    def _grow(self, records: bytearray, n: int, size: int) -> None:
-        chunks = (n - 1) // CHUNK + 1
-        records.extend(bytes(chunks * CHUNK * size - len(records)))
-
-    def _promote(self, at: int, fact: Promoted) -> None:
-        pass_end = self.ds(fact.pass_end)
-        for run in self._waiting_runs(fact.runs) if fact.by == PromotedBy.FLUSH else fact.runs:
-            first, count, last = run.first, run.count, run.first + run.count - 1
-            self._known(first)
-            self._known(last)
-            claim_end = self.ds(fact.claim_end) if run.flags & Flag.SLOT else 0
-            door = DoorRecord(at, 0, pass_end, claim_end, 0, 0, 0, 0, _NO_KEY).pack()
-            if last * DOOR_BYTES > len(self.doors):
-                self._grow(self.doors, last, DOOR_BYTES)
-            self.doors[(first - 1) * DOOR_BYTES : last * DOOR_BYTES] = door * count
-            # One byte of every record of the run at a time: state, then flags.
-            begin, end = (first - 1) * TICKET_BYTES, last * TICKET_BYTES
-            self.tickets[begin:end:TICKET_BYTES] = bytes([TicketState.PASSED]) * count
-            own = self.tickets[begin + 1 : end : TICKET_BYTES]
-            flags = bytes((old & _OWN) | run.flags for old in own) if any(own) else bytes([run.flags]) * count
-            self.tickets[begin + 1 : end : TICKET_BYTES] = flags
-            self.head = max(self.head, last)
-        if fact.by == PromotedBy.FLUSH:  # the head went past those who had left, too
-            give_all_back(self.left, "i")
-            self.head = max(self.head, *(run.first + run.count - 1 for run in fact.runs))
-
-    def _waiting_runs(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Of each run the pieces that wait."""
-        for run in runs:
-            self._known(run.first + run.count - 1)
-            begin = (run.first - 1) * TICKET_BYTES
-            states = bytes(self.tickets[begin : begin + run.count * TICKET_BYTES : TICKET_BYTES])
-            for match in _WAITING.finditer(states):
-                yield Run(run.first + match.start(), match.end() - match.start(), run.flags)
-
-    def _give_slots(self, fact: SlotGiven) -> None:
-        claim_end = self.ds(fact.claim_end)
-        for n in fact.tickets:
-            place = self._known(n)
-            self.tickets[place + 1] |= _DOOR_SLOT
-            self._put_door(n, self.door(n)._replace(claim_end=claim_end))
-
-    def _release_slots(self, fact: SlotReleased) -> None:
-        for n in fact.tickets:
-            place = self._known(n)
-            flags = self.tickets[place + 1]
-            if fact.why == Released.CLAIM_OVER and flags & Flag.AT_DOOR:
-                flags |= Flag.WASTED
-            self.tickets[place + 1] = flags & ~(Flag.SLOT | Flag.AT_DOOR)
-
-    def _admit(self, seq: int, at: int, fact: Admitted) -> None:
-        place = self._known(fact.ticket)
-        flags = self.tickets[place + 1]
-        self.tickets[place] = TicketState.ACTIVE
-        self.tickets[place + 1] = (flags & ~Flag.AT_DOOR) | Flag.SLOT | Flag.PAID | Flag.ADMITTED_ONCE
-        door = self.door(fact.ticket)._replace(
-            before=flags & _BEFORE,
-            used_at=self.use_ds,
-            first_admitted=self.ds(fact.first_admitted_at),
-            admitted=self.ds(at),
-            admission_seq=seq & 0xFFFFFFFF,
-            door=fact.door,
-        )
-        self._put_door(fact.ticket, door)
-
-    def _withdraw_admission(self, fact: AdmissionWithdrawn) -> None:
-        door = self.door(fact.ticket)
-        place = self._known(fact.ticket)
-        if self.tickets[place] != TicketState.ACTIVE or door.admission_seq != fact.admitted_seq & 0xFFFFFFFF:
-            return
-        kept = fact.flags | (door.before & (Flag.AT_DOOR | Flag.ADMITTED_ONCE))
-        self.tickets[place] = TicketState.PASSED
-        self.tickets[place + 1] = (self.tickets[place + 1] & ~_BEFORE) | kept
-        claim_end = self.ds(fact.claim_end) if fact.claim_end else 0
-        pass_end = self.ds(fact.pass_end)
-        first = door.first_admitted if door.before & Flag.ADMITTED_ONCE else 0
-        cleared = door._replace(used_at=0, first_admitted=first, admitted=0, admission_seq=0, door=_NO_KEY)
-        self._put_door(fact.ticket, cleared._replace(pass_end=pass_end, claim_end=claim_end))
-
-    def _reclaim(self, seq: int, fact: Reclaimed) -> None:
-        """The void key's digest stays: who presents it is told what happened."""
-        place = self._known(fact.ticket)
-        flags = self.tickets[place + 1] & (_OWN | Flag.ADMITTED_ONCE)
-        self.tickets[place : place + 2] = bytes((TicketState.PASSED, flags | Flag.SLOT | Flag.PAID))
-        door = self.door(fact.ticket)._replace(
-            before=0,
-            pass_end=self.ds(fact.pass_end),
-            claim_end=self.ds(fact.claim_end),
-            used_at=0,
-            admitted=0,
-            admission_seq=seq & 0xFFFFFFFF,
-        )
-        self._put_door(fact.ticket, door)
-
     def _rebind(self, fact: OwnerRebound) -> None:
         if fact.place:
             if not self.pre_queue.is_known(fact.place):
                 raise BrokenJournal(f"place {fact.place} was never given")
             self.pre_queue.rebind(fact.place, fact.strict + fact.loose)
             return
-        place = self._known(fact.ticket)
-        self.tickets[place + _PRINTS : place + TICKET_BYTES] = fact.strict + fact.loose
-        if fact.from_loose:
-            self.tickets[place + 1] |= Flag.HAS_FROM
-            self.froms[fact.ticket] = fact.from_loose
-
-    def _finish(self, n: int, state: TicketState, why: int) -> None:
-        place = self._known(n)
-        self.tickets[place] = state
-        self.tickets[place + 1] &= ~_GONE_WITH_THE_TICKET & 0xFF
-        self.tickets[place + 2] = why
-        self.froms.pop(n, None)
-        if state is TicketState.EXPIRED:
-            self._note_end(n)
-
-    def _note_end(self, n: int) -> None:
-        """Ticket n takes a place in the ring; the one that had it before loses its times."""
-        at = self.ended_count % RING_PLACES * 4
-        old = int.from_bytes(self.ring[at : at + 4], "little")
-        if old and self.tickets[(old - 1) * TICKET_BYTES] not in _LIVE:
-            self._drop_times(old)
-        self.ring[at : at + 4] = n.to_bytes(4, "little")
-        self.ended_count += 1
-
-    def _drop_times(self, n: int) -> None:
-        place, at = (n - 1) * TICKET_BYTES, (n - 1) * DOOR_BYTES
-        self.tickets[place + 8 : place + 14] = bytes(6)
-        if at < len(self.doors):
-            self.doors[at : at + 6] = bytes(6)
-
-    def _eject(self, n: int) -> None:
-        """An ejected ticket keeps its number and owner, and no times (ENG-243)."""
-        place = self._known(n)
-        self.froms.pop(n, None)
-        self.tickets[place : place + 4] = bytes((TicketState.EJECTED, 0, Why.EJECTED, 0))
-        self._drop_times(n)
-
-    def _put_door(self, n: int, door: DoorRecord) -> None:
-        place = (n - 1) * DOOR_BYTES
-        self.doors[place : place + DOOR_BYTES] = door.pack()
-
-    def _known(self, n: int) -> int:
-        """Where the record of an issued ticket begins."""
-        if not 1 <= n <= self.last_ticket:
-            raise BrokenJournal(f"ticket {n} was never issued")
-        return (n - 1) * TICKET_BYTES
-
-
-def _stamp_seen(tickets: bytearray, issued: int, ds: int) -> None:
-    """Write ``seen`` into every record up to ``issued``, one byte of all of them at a time."""
-    states = tickets[0 : issued * TICKET_BYTES : TICKET_BYTES]
-    missing = [n * TICKET_BYTES for n, state in enumerate(states) if not state] if 0 in states else []
-    for i, byte in enumerate(ds.to_bytes(4, "little"), 4):
-        tickets[i : issued * TICKET_BYTES : TICKET_BYTES] = bytes([byte]) * issued
-    for at in missing:  # a number that was never given keeps its empty record
-        tickets[at + 4 : at + 8] = bytes(4)
+        self._rebind_ticket(fact.ticket, fact.strict + fact.loose, fact.from_loose)

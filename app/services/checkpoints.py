@@ -15,7 +15,7 @@ from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.facts import UnknownFact
-from app.domain.fold import BrokenJournal
+from app.domain.fold_tickets import BrokenJournal
 from app.infrastructure import snapshots
 from app.infrastructure.postgres import Postgres
 

@@ -1,7 +1,8 @@
-"""The console's event stream: one reader of all rooms per worker, and the frames it makes for every open stream.
+"""The console's event stream: one reader of all rooms per worker, and the streams that get its frames.
 
 A full frame lists every room; a delta only those that changed, as whole objects (ADM-090 … ADM-100). Nothing is ever
-piled up for a slow reader: it gets the newest state as a full frame when it takes one (ADM-108). Not here: HTTP.
+piled up for a slow reader: it gets the newest state as a full frame when it takes one (ADM-108). Not here: what a frame
+says (live_frames.py), HTTP.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import structlog
-import ujson
 
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
@@ -25,9 +24,9 @@ from app.domain.roles import Role
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.admin_health import AdminHealth
+from app.services.live_frames import Frame, dump, room_texts, totals
 from app.services.people import People
-from app.services.room_object import RoomView, line_wait, room_object
-from app.services.room_reduced import reduced_object
+from app.services.room_object import RoomView
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions, Standing
 
@@ -41,20 +40,9 @@ STREAMS_OF_LINK: Final = 20
 _GAUGE: Final = "admin_streams"
 UNVERIFIED_SEC: Final = 30.0
 """How long a stream stays open while its credential cannot be confirmed (ADM-105)."""
-YIELD_EVERY: Final = 50
-"""Rooms put into JSON before visitors' requests get their turn."""
 REVOKED: Final = b'event: revoked\ndata: {"error":"unauthorized"}\n\n'
 
 log = structlog.get_logger(__name__)
-
-_shown = attrgetter(
-    "state", "rate_per_minute", "waiting", "active", "pending_entry", "passes_outstanding", "joins_per_min",
-    "passed_last_minute", "oldest_wait_sec", "last_ticket", "release_per_min", "est_is_floor",
-    "checks_without_url", "blocked_return_urls", "shared_sessions", "top_address_slots",
-    "last_switch", "last_switch_at", "last_change",
-    "phase", "opens_at", "drawn_at", "pre_queue",
-)  # fmt: skip
-"""Figures that a room object shows; the others change all the time."""
 
 
 class TooManyStreams(Unavailable):
@@ -65,61 +53,6 @@ class TooManyStreams(Unavailable):
 
     def __init__(self) -> None:
         super().__init__(retry_after_sec=10)
-
-
-@dataclass(frozen=True, slots=True)
-class RoomJson:
-    """One room's object as text, and what it was made from."""
-
-    view: RoomView
-    figures: tuple[Any, ...] | None
-    text: str
-    texts: dict[bool, str] = field(default_factory=dict)
-    """The reduced text under True, once somebody needed it."""
-
-    def is_of(self, view: RoomView, figures: tuple[Any, ...] | None) -> bool:
-        """Tell whether the text still says what ``view`` says."""
-        return (
-            self.view.room is view.room
-            and self.figures == figures
-            and self.view.stale_since == view.stale_since
-            and self.view.details == view.details
-            and self.view.site == view.site
-        )
-
-    def read_by(self, is_link: bool) -> str:
-        """The text for a monitor link, or for everybody else."""
-        if not is_link:
-            return self.text
-        if True not in self.texts:
-            self.texts[True] = _dump(reduced_object(self.view))
-        return self.texts[True]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What one tick found. Texts of it are made when a stream needs them, once each."""
-
-    rooms: dict[str, RoomJson]
-    now: int
-    changed: list[RoomJson]
-    """Rooms that differ from the frame before."""
-    removed: list[str]
-    tail: str
-    is_sayable: bool
-    """A delta can say what changed."""
-    _made: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
-
-    def data(self, *, full: bool, is_link: bool) -> bytes:
-        """The whole list, or the delta against the frame before; the whole list when no delta can say it."""
-        is_delta = self.is_sayable and not full
-        found = self._made.get((is_delta, is_link))
-        if found is None:
-            rooms = self.changed if is_delta else self.rooms.values()
-            texts = [room.read_by(is_link) for room in rooms]
-            found = _frame(is_delta, self.now, texts, self.removed if is_delta else [], self.tail)
-            self._made[is_delta, is_link] = found
-        return found
 
 
 @dataclass(eq=False)
@@ -305,7 +238,7 @@ class LiveFeed:
             return None
         await self._health.look_around()
         before = since.rooms if since is not None else {}
-        rooms = await _texts(views, before, for_links=any(stream.is_link for stream in self._streams))
+        rooms = await room_texts(views, before, for_links=any(stream.is_link for stream in self._streams))
         tail = self._tail(views, self._health.incidents())
         removed = [room_id for room_id in before if room_id not in rooms]
         applied = [room_id for room_id in before if room_id in rooms] + [r for r in rooms if r not in before]
@@ -319,7 +252,7 @@ class LiveFeed:
             "server": self._health.server_block(),
             "backend": self._health.backend_block(views),
         }
-        return _dump(blocks)[1:]
+        return dump(blocks)[1:]
 
     async def _end_revoked(self) -> None:
         """Look at the credential of every stream again (ADM-102, ADM-105)."""
@@ -339,70 +272,3 @@ class LiveFeed:
 def _opener(principal: Principal) -> bytes:
     """As whose a stream is counted: each monitor link by itself, the team together."""
     return principal.link_id.encode() or b"the team"
-
-
-def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str, Any]:
-    """Sums over the rooms whose figures are known, the worst wait, the first incident."""
-    figures = [view.figures for view in views if view.figures is not None]
-    first = incidents[0] if incidents else None
-    return {
-        "rooms": len(views),
-        "waiting": sum(room.waiting for room in figures),
-        "preQueue": sum(room.pre_queue for room in figures),
-        "active": sum(room.active for room in figures),
-        "occupancy": sum(room.occupancy for room in figures),
-        "passesOutstanding": sum(room.passes_outstanding for room in figures),
-        "joinsPerMin": sum(room.joins_per_min for room in figures),
-        "passedLastMinute": sum(room.passed_last_minute for room in figures),
-        "worstWait": worst_wait(views),
-        "incident": None if first is None else {"code": first.code, "roomId": first.room_id, "text": first.text},
-        "incidents": len(incidents),
-    }
-
-
-def worst_wait(views: Sequence[RoomView]) -> dict[str, Any]:
-    """The longest estimate of the rooms that are still moving; rooms at ∞ are left out and counted (CON-035 …)."""
-    waits = [(line_wait(view.figures), view) for view in views if view.figures is not None]
-    standing = sum(wait is None for wait, _ in waits)
-    moving = [(wait, view) for wait, view in waits if wait is not None]
-    sec, view = max(moving, key=lambda item: item[0], default=(None, None))
-    if standing and not sec:
-        return {"sec": None, "kind": "infinite", "roomId": None, "excluded": 0, "notAdmitting": standing}
-    is_floor = bool(sec) and view is not None and view.figures is not None and view.figures.est_is_floor
-    return {
-        "sec": sec,
-        "kind": "floor" if is_floor else "estimate",
-        "roomId": view.room.id if sec and view is not None else None,
-        "excluded": standing,
-        "notAdmitting": standing,
-    }
-
-
-async def _texts(views: Sequence[RoomView], before: dict[str, RoomJson], *, for_links: bool) -> dict[str, RoomJson]:
-    """Every room's object as text, in order; a room that shows the same keeps the very same entry.
-
-    ``for_links``: the reduced texts will be needed too.
-    """
-    rooms: dict[str, RoomJson] = {}
-    made = 0
-    for view in views:
-        figures = None if view.figures is None else _shown(view.figures)
-        known = before.get(view.room.id)
-        if known is None or not known.is_of(view, figures):
-            known = RoomJson(view, figures, _dump(room_object(view)))
-            if for_links:
-                known.read_by(True)
-            made += 1
-            if made % YIELD_EVERY == 0:
-                await asyncio.sleep(0)
-        rooms[view.room.id] = known
-    return rooms
-
-
-def _frame(is_delta: bool, now: int, rooms: list[str], removed: list[str], tail: str) -> bytes:
-    head = f'{{"delta":{"true" if is_delta else "false"},"ts":{now},"rooms":['
-    return (head + ",".join(rooms) + f'],"removed":{_dump(removed)},' + tail).encode()
-
-
-def _dump(value: Any) -> str:
-    return ujson.dumps(value, escape_forward_slashes=False)

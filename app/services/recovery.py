@@ -19,7 +19,7 @@ from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.core.metrics import REBUILDS
 from app.domain.facts import UnknownFact
-from app.domain.fold import BrokenJournal
+from app.domain.fold_tickets import BrokenJournal
 from app.domain.layout import LAYOUT
 from app.infrastructure.engine_jobs import Place
 from app.infrastructure.journal import Head, Journal

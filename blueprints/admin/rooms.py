@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 
 from app.core.clock import wall_ms
 from app.domain.roles import Role
-from app.services.live import totals
+from app.services.live_frames import totals
 from app.services.room_object import room_object
 from app.services.room_reduced import object_for
 from app.services.rooms import Saved

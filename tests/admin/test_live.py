@@ -31,7 +31,7 @@ from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.valkey import Valkey
-from app.services import live
+from app.services import live, live_frames
 from app.services.admin_health import AdminHealth
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
@@ -421,12 +421,18 @@ async def test_the_worst_wait_leaves_out_rooms_that_stand_still(desk: Desk) -> N
     ):
         views.append(await standing(desk, room_id, state=state, waiting=waiting, rate_per_minute=rate))
 
-    assert live.worst_wait(views) == {"sec": 30, "kind": "estimate", "roomId": "a", "excluded": 2, "notAdmitting": 2}
+    assert live_frames.worst_wait(views) == {
+        "sec": 30,
+        "kind": "estimate",
+        "roomId": "a",
+        "excluded": 2,
+        "notAdmitting": 2,
+    }
     standing_still = {"sec": None, "kind": "infinite", "roomId": None, "excluded": 0, "notAdmitting": 2}
     nobody = {"sec": 0, "kind": "estimate", "roomId": None, "excluded": 0, "notAdmitting": 0}
-    assert live.worst_wait(views[2:4]) == standing_still
-    assert live.worst_wait(views[4:]) == nobody
-    assert live.worst_wait([])["sec"] is None
+    assert live_frames.worst_wait(views[2:4]) == standing_still
+    assert live_frames.worst_wait(views[4:]) == nobody
+    assert live_frames.worst_wait([])["sec"] is None
     shown = {view.room.id: room_object(view) for view in views}
     assert (shown["a"]["estWaitSec"], shown["a"]["estWaitInfinite"]) == (30, False)
     assert (shown["c"]["estWaitSec"], shown["c"]["estWaitInfinite"]) == (None, True)

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.domain.budget import UNLIMITED
-from app.infrastructure.rate_limiter import WINDOW_MS, RateLimiter
+from app.infrastructure.rate_budgets import WINDOW_MS
+from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.rate_table import RateTable
 
 V4 = b"\x0a\0\0\1"

@@ -21,8 +21,9 @@ from app.domain.facts_of_passes import (
 )
 from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left
-from app.domain.fold import BrokenJournal, RoomFold
+from app.domain.fold import RoomFold
 from app.domain.fold_image import RoomImage, make_image
+from app.domain.fold_tickets import BrokenJournal
 from app.domain.layout import TICKET_BYTES, Flag, TicketRecord, unpack_header
 from app.domain.ticket_state import TicketState, Why
 from app.infrastructure.journal import outbox_to_row
@@ -209,7 +210,7 @@ def test_it_takes_sixteen_for_a_cap_that_was_never_stored_and_null_for_none() ->
 
 @pytest.mark.req("ENG-243")
 def test_it_keeps_the_times_of_the_last_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.domain.fold.RING_PLACES", 3)
+    monkeypatch.setattr("app.domain.fold_tickets.RING_PLACES", 3)
     story = Story().join(*range(1, 8)).promote(1).promote(2).tell(Ejected(7, 1, "ann"))
     image = story.tell(Lapsed(Why.PASS_OVER, (1, 2)), Left((3, 4)), JoinWithdrawn(5, 6), Left((6,))).image()
 
@@ -303,6 +304,7 @@ def test_it_refuses_facts_about_tickets_never_issued() -> None:
             Story().join(1).tell(fact).fold()
 
 
+@pytest.mark.req("ENG-003")
 def test_it_writes_in_slices_of_bounded_size() -> None:
     story = Story().tell(*(joined(n) for n in range(1, 5001)))
 
