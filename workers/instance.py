@@ -32,7 +32,6 @@ from app.services.instance_watch import LOOK_SEC, RECORD_SEC, InstanceWatch
 from app.services.sites import Sites
 from app.services.standing import Standing
 from app.services.storage_watch import StorageWatch
-from workers.directory import directory_of
 from workers.runner import Background
 
 MEMORY_SEC = 10.0
@@ -40,12 +39,10 @@ MEMORY_SEC = 10.0
 log = structlog.get_logger(__name__)
 
 
-async def watch_instance(background: Background) -> None:
+async def watch_instance(background: Background, rooms: RoomDirectory) -> None:
     """Watch until the process is stopped; then tell the fleet that this instance has gone in order."""
     settings = background.settings
     records = FleetRecords(background.valkey, settings.valkey_prefix, background.runtime.run_name)
-    rooms = directory_of(background)
-    await rooms.start()
     watch, storage = _watch(background, records, rooms), _storage(background, records)
 
     alerts = _own_alerts(background, rooms)
@@ -70,7 +67,6 @@ async def watch_instance(background: Background) -> None:
     finally:
         with contextlib.suppress(StorageUnavailable):
             await records.leave()
-        await rooms.stop()
 
 
 async def _every(background: Background, seconds: float, act: Callable[[], Awaitable[None]]) -> None:

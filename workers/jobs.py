@@ -32,6 +32,7 @@ from app.services.draws import Draws
 from app.services.recovery import Recovery
 from app.services.room_details import RoomDetails
 from app.services.sampler import Sampler
+from workers.directory import directory_of
 from workers.instance import watch_instance
 from workers.leader import lead
 from workers.runner import Background
@@ -62,15 +63,24 @@ async def run(background: Background) -> None:
             watch_libraries(background),
             checkpoints.run(stop),
             draws.run(stop),
-            lead(background),
             make_sampler(background).run(stop),
-            watch_instance(background),
+            with_rooms(background),
         )
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
         )
         background.ready()
         await asyncio.gather(watch, beside)
+
+
+async def with_rooms(background: Background) -> None:
+    """Lead and watch the instance, both by the same copies of the rooms, until the process is stopped."""
+    rooms = directory_of(background)
+    await rooms.start()
+    try:
+        await asyncio.gather(lead(background, rooms), watch_instance(background, rooms))
+    finally:
+        await rooms.stop()
 
 
 async def watch_libraries(background: Background) -> None:

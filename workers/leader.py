@@ -41,21 +41,15 @@ from app.services.prober import Prober
 from app.services.sites import Sites
 from app.services.tuner import Tuner
 from app.services.turn_mails import TurnMails
-from workers.directory import directory_of
 from workers.runner import Background
 
 
-async def lead(background: Background) -> None:
+async def lead(background: Background, rooms: RoomDirectory) -> None:
     """Take part in leading until the process is stopped; in a drill not at all (CFG-026)."""
     if background.settings.drill:
         await background.stop.wait()
         return
-    rooms = directory_of(background)
-    await rooms.start()
-    try:
-        await _leadership(background, rooms).run(background.stop)
-    finally:
-        await rooms.stop()
+    await _leadership(background, rooms).run(background.stop)
 
 
 def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:

@@ -171,6 +171,8 @@ LAST_ERROR_MS = _fact("last_error_ms", "Latest failed commit or probe, ms of clo
 LAST_ERROR_AT = _fact("last_error_at", "The same, epoch ms.")
 OLDEST_AT = _fact("oldest_at", "Recorded time of the oldest fact whose commit failed, epoch ms; 0 = none.")
 VALKEY_DOWN = _fact("valkey_down", "1 while the process that asks it all the time cannot reach Valkey.")
+VALKEY_DOWN_SINCE = _fact("valkey_down_since", "Since when, epoch ms; 0 = it is reached.")
+STORAGE_BAD_SINCE = _fact("storage_bad_since", "Since when storage is degraded, epoch ms; 0 = it is well.")
 VALKEY_EVER = _fact("valkey_ever", "1 once that process has reached Valkey.")
 VALKEY_USED = _fact("valkey_used", "Bytes of memory that Valkey uses.")
 VALKEY_MAX = _fact("valkey_max", "Its maxmemory in bytes; 0 = none.")

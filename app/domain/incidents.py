@@ -61,8 +61,11 @@ class Incident:
 class Onsets:
     """Remembers since when each incident has been there."""
 
-    def __init__(self) -> None:
-        self._since: dict[tuple[str, str | None], int] = {}
+    def __init__(self, known: Iterable[Incident] = ()) -> None:
+        """``known``: those that were dated before."""
+        self._since: dict[tuple[str, str | None], int] = {
+            (one.code, one.room_id): one.since for one in known if one.since is not None
+        }
 
     def dated(self, found: Iterable[Incident], now: int) -> list[Incident]:
         """``found`` in order of weight, each with the time it was first found, unless it has its own."""

@@ -34,7 +34,7 @@ from app.infrastructure.site_store import SiteShown
 from app.infrastructure.valkey import Valkey
 from app.services.lockout import CONNECTOR_SAID_SEC
 from app.services.origin_watch import MINUTE_SEC, ORIGINS, LastMinute, Met, OriginWatch, of_fleet
-from app.services.standing import Stand, incidents_text
+from app.services.standing import Stand, incidents_text, parse_incidents
 
 LOOK_SEC: Final = 1.0
 RECORD_SEC: Final = 5.0
@@ -132,7 +132,7 @@ class InstanceWatch:
         self._stand = stand
         self._kids = kids
         self._clock = ClockWatch(book)
-        self._onsets = Onsets()
+        self._onsets = Onsets(parse_incidents(book.text("incidents")))  # a predecessor's
         self._of_rooms: list[Incident] = []
         self._minutes: dict[str, LastMinute] = {}
         self._origins = OriginWatch(book)
@@ -149,6 +149,7 @@ class InstanceWatch:
     async def look(self) -> None:
         """Find out what is wrong, and leave it for every process of the instance."""
         self._clock.look()
+        self._date_stores()
         self._met = self._origins.look(room.id for room in self._rooms.all() if room.config.is_inline)
         with contextlib.suppress(StorageUnavailable):  # what was known of the rooms stays
             self._of_rooms = [*await self._look_at_rooms(), *await self._rebuilt()]
@@ -160,6 +161,12 @@ class InstanceWatch:
         if self._shown() != self._told:
             with contextlib.suppress(StorageUnavailable):
                 await self.tell()
+
+    def _date_stores(self) -> None:
+        """Leave since when the stores have been in trouble: a time that all processes of the instance tell."""
+        since = {one.code: one.since or 0 for one in self._stand().incidents}
+        self._book.put(metrics.STORAGE_BAD_SINCE, since.get("storage_degraded", 0))
+        self._book.put(metrics.VALKEY_DOWN_SINCE, since.get("valkey_down", 0))
 
     async def tell(self) -> None:
         """Write the record of this instance. Raises StorageUnavailable."""

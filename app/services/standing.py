@@ -14,6 +14,7 @@ import ujson
 
 from app.core import metrics
 from app.core.clock import mono, wall_ms
+from app.core.metrics import Metric
 from app.core.runtime import Runtime
 from app.domain.incidents import Incident, Onsets, codes, in_order
 from app.domain.storage_state import StorageTimes, Unready
@@ -94,9 +95,9 @@ class Standing:
         is_down = own_down or bool(book.latest(metrics.VALKEY_DOWN))
         own = []
         if not storage_ok:
-            own.append(Incident("storage_degraded", self._storage_text()))
+            own.append(self._since(metrics.STORAGE_BAD_SINCE, "storage_degraded", self._storage_text()))
         if is_down:
-            own.append(Incident("valkey_down", "Valkey cannot be reached"))
+            own.append(self._since(metrics.VALKEY_DOWN_SINCE, "valkey_down", "Valkey cannot be reached"))
         dated = self._onsets.dated(own, wall_ms())
         return Stand(
             is_stopping=runtime.stopping.is_set(),
@@ -106,6 +107,10 @@ class Standing:
             valkey="down" if is_down else "up",
             valkey_ever_connected=own_ever or bool(book.latest(metrics.VALKEY_EVER)),
         )
+
+    def _since(self, began: Metric, code: str, text: str) -> Incident:
+        """An incident with the time that the watch of the instance gave it, so that every process tells the same."""
+        return Incident(code, text, since=self._book.latest(began) or None)
 
     def _reasons(self, times: StorageTimes) -> tuple[tuple[str, str], ...]:
         found = []

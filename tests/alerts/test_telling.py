@@ -346,7 +346,7 @@ async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_p
 
     assert hook_of(settings) is None, "nor does a test"
     assert _own_alerts(background, rooms).outbox is None
-    leading = asyncio.ensure_future(lead(background))
+    leading = asyncio.ensure_future(lead(background, rooms))
     await asyncio.sleep(0.1)
     assert await valkey.execute("EXISTS", leader_lease(fresh_prefix)) == 0, "nobody leads, so nobody tells"
     background.stop.set()

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import OutOfMemoryError
 
 from app.core import metrics
+from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.core.runtime import Runtime
@@ -33,6 +34,7 @@ from app.services.reduced import reduced_health
 from app.services.sites import Sites
 from app.services.standing import Standing, incidents_text, parse_incidents
 from tests.admin.conftest import House, Process
+from tests.journal.house import until
 
 ACTOR = "test"
 
@@ -47,21 +49,25 @@ class Desk:
         self.limiter = RateLimiter.attach(self.table.name, 0)
         self.book = MetricBook.alone()
         settings = Settings(workers=1)
-        runtime = Runtime(settings, "", "", "i:test", self.table.name, 1, 1, True)
+        self.runtime = runtime = Runtime(settings, "", "", "i:test", self.table.name, 1, 1, True)
         self.numbers = InstanceNumbers(self.table.name)
         self.standing = Standing(runtime=runtime, book=self.book, is_full=lambda: False)
         self.records = FleetRecords(house.valkey, house.prefix, runtime.run_name)
         self.sites = SiteStore(house.valkey, house.prefix, LuaLoader(house.valkey))
-        self.watch = InstanceWatch(
-            runtime=runtime,
+        self.watch = self.make_watch(self.standing)
+
+    def make_watch(self, standing: Standing) -> InstanceWatch:
+        """The watch as a process that was just started has it."""
+        return InstanceWatch(
+            runtime=self.runtime,
             book=self.book,
-            valkey=house.valkey,
+            valkey=self.house.valkey,
             records=self.records,
-            rooms=process.rooms,
-            engine=process.engine,
+            rooms=self.process.rooms,
+            engine=self.process.engine,
             sites=Sites(self.sites, every_ms=3_600_000, timeout_ms=5000),
             numbers=self.numbers,
-            stand=self.standing.now,
+            stand=standing.now,
             kids=("9f86d081",),
         )
 
@@ -242,6 +248,30 @@ def test_an_incident_keeps_the_time_it_began_until_it_is_over() -> None:
     (anew,) = onsets.dated([Incident("joins_refused", "a", "shop")], 4000)
 
     assert [one.since for one in (first, second, other, anew)] == [1000, 1000, 2000, 4000]
+
+
+async def test_every_process_tells_the_same_time_for_an_incident_and_so_does_a_successor(desk: Desk) -> None:
+    """A web worker that was started later, and a watch that was started anew in the middle of it."""
+    await desk.make("shop", "https://shop.example/")
+    desk.book.put(metrics.LAST_ERROR_MS, int(mono() * 1000))
+    await desk.knock(shop=False)
+    first = await desk.incidents()
+    wall = wall_ms()
+
+    async def passes() -> bool:
+        return wall_ms() > wall + 20
+
+    await until(passes)
+    late = Standing(runtime=desk.runtime, book=desk.book, is_full=lambda: False).now()
+    watch = desk.make_watch(Standing(runtime=desk.runtime, book=desk.book, is_full=lambda: False))
+    await watch.look()
+
+    assert {one.code for one in first} == {"storage_degraded", "target_down"}
+    assert list(late.incidents) == first
+    assert list(desk.standing.now().incidents) == first
+    desk.book.put(metrics.LAST_ERROR_MS, 0)
+    await watch.look()
+    assert desk.book.latest(metrics.STORAGE_BAD_SINCE) == 0
 
 
 def test_incidents_that_do_not_fit_are_left_out() -> None:
