@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.errors import BadRequest
 from app.core.ids import RESERVED_IDS, RESERVED_PREFIXES
+from app.domain.automation import AutoActivate
 from app.domain.room import RoomConfig, RoomState, UrlRule
 from app.domain.room_fields import (
     BY_NAME,
@@ -53,6 +56,8 @@ CODES = {
     "rules": "invalid_rules",
     "onBackendDown": "invalid_on_backend_down",
 }
+NUMBERS = ("ENG-030", "ENG-032", "ENG-033", "ENG-035", "ENG-038", "ENG-039")
+"""What the tests of all whole numbers are about."""
 RULE = {"id": "r1", "action": "protect", "pattern": "/checkout*"}
 
 
@@ -70,13 +75,13 @@ def value_of(name: str, value: Any) -> Any:
     return stored
 
 
-@pytest.mark.req("ENG-038", "ENG-039")
+@pytest.mark.req(*NUMBERS)
 @pytest.mark.parametrize(("name", "bounds"), INTEGERS.items())
 def test_it_takes_whole_numbers_up_to_both_bounds(name: str, bounds: tuple[int, int]) -> None:
     assert [value_of(name, bound) for bound in bounds] == list(bounds)
 
 
-@pytest.mark.req("ENG-038", "ENG-039")
+@pytest.mark.req(*NUMBERS)
 @pytest.mark.parametrize(
     "wrong", ["60", 60.0, 60.5, True, False, [60], {}, float("nan"), float("inf"), 10**30, -(10**30)]
 )
@@ -87,7 +92,7 @@ def test_it_refuses_what_is_no_whole_number(name: str, wrong: Any) -> None:
     assert (error.code, error.members["fields"]) == (CODES[name], [name])
 
 
-@pytest.mark.req("ENG-038", "ENG-039")
+@pytest.mark.req(*NUMBERS)
 @pytest.mark.parametrize(("name", "bounds"), INTEGERS.items())
 def test_it_refuses_numbers_beyond_the_bounds_and_states_them(name: str, bounds: tuple[int, int]) -> None:
     for wrong in (bounds[0] - 1, bounds[1] + 1):
@@ -98,7 +103,7 @@ def test_it_refuses_numbers_beyond_the_bounds_and_states_them(name: str, bounds:
         assert str(bounds[1]) in error.sentence
 
 
-@pytest.mark.req("ENG-052", "ENG-038", "ENG-039")
+@pytest.mark.req("ENG-052", "ENG-025", *NUMBERS)
 @pytest.mark.parametrize("name", CODES)
 def test_it_takes_null_only_where_null_has_a_meaning(name: str) -> None:
     if name in NULLABLE:
@@ -107,6 +112,7 @@ def test_it_takes_null_only_where_null_has_a_meaning(name: str) -> None:
         assert refusal({"id": "shop", name: None}).code == CODES[name]
 
 
+@pytest.mark.req("ENG-025")
 @pytest.mark.parametrize(
     "wrong", ["", "   ", "x" * 81, "a\nb", "a\x00b", "a\x7fb", "a\u2028b", "\ud800", 5, True, ["a"], {}]
 )
@@ -114,6 +120,7 @@ def test_it_refuses_a_name_that_cannot_be_shown(wrong: Any) -> None:
     assert refusal({"id": "shop", "name": wrong}).code == "invalid_name"
 
 
+@pytest.mark.req("ENG-025")
 @pytest.mark.parametrize(
     ("sent", "stored"), [("  Shop ", "Shop"), ("x" * 80, "x" * 80), ("ร้านค้า", "ร้านค้า"), ("👩‍💻", "👩‍💻")]
 )
@@ -292,10 +299,21 @@ def test_it_names_the_index_of_a_bad_rule() -> None:
     assert "rule 1" in refusal({"id": "shop", "rules": [RULE, {**RULE, "id": "r2", "action": "x"}]}).sentence
 
 
-def test_it_refuses_an_unknown_member_of_a_rule_with_its_path() -> None:
-    error = refusal({"id": "shop", "rules": [RULE, {**RULE, "id": "r2", "patern": "/b"}]})
+@pytest.mark.req("ENG-049")
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ({"rules": [RULE, {**RULE, "id": "r2", "patern": "/b"}]}, "rules[1].patern"),
+        ({"rules": [{**RULE, "lastMatched": 5}]}, "rules[0].lastMatched"),
+        ({"autoActivate": {"enabled": True, "lastSwitchedAt": 5}}, "autoActivate.lastSwitchedAt"),
+        ({"autotune": {"enabled": False, "lastSwitchAt": 5}}, "autotune.lastSwitchAt"),
+        ({"protection": {"mode": "off", "blocked": 5}}, "protection.blocked"),
+    ],
+)
+def test_it_refuses_an_unknown_member_of_a_field_with_its_path(field: dict[str, Any], path: str) -> None:
+    error = refusal({"id": "shop", **field})
 
-    assert (error.code, error.members["fields"]) == ("unknown_field", ["rules[1].patern"])
+    assert (error.code, error.members["fields"]) == ("unknown_field", [path])
 
 
 @pytest.mark.req("ENG-053")
@@ -377,6 +395,20 @@ def test_it_asks_a_new_room_for_its_target() -> None:
 LATER = [row for row in FIELDS if not row.built]
 
 
+@pytest.mark.req("ENG-048")
+def test_the_fields_of_other_files_are_on_the_list_with_their_defaults() -> None:
+    """Whatever feature of theirs this build has: none of them is an unknown name (ENG-048)."""
+    defaults = {
+        "preset": None, "proxyOrigins": None, "originHealthPath": None, "originBalance": "least_busy",
+        "originAffinity": "visitor", "machinePaths": [], "sessionMaxPerIp": None,
+    }  # fmt: skip
+
+    assert {name: BY_NAME[name].default for name in defaults} == defaults
+    assert parse_patch({"id": "shop", **defaults, "ingressBudget": INGRESS_BUDGET}).ignored == ()
+    assert {row.name for row in LATER} <= {*defaults, "ingressBudget"}
+
+
+@pytest.mark.req("ENG-048")
 @pytest.mark.parametrize("row", LATER, ids=lambda row: row.name)
 def test_it_takes_only_the_default_of_a_field_that_nothing_obeys_yet(row: Any) -> None:
     for default in (row.default, *row.also):
@@ -388,24 +420,43 @@ def test_it_takes_only_the_default_of_a_field_that_nothing_obeys_yet(row: Any) -
         assert row.name in error.sentence
 
 
+@pytest.mark.req("ENG-048")
 def test_it_tells_defaults_of_later_fields_apart_by_type() -> None:
     assert parse_patch({"id": "shop", "ingressBudget": INGRESS_BUDGET}).values == {}
     assert refusal({"id": "shop", "machinePaths": {}}).code == "not_in_this_build"
     assert refusal({"id": "shop", "ingressBudget": {**INGRESS_BUDGET, "totalMs": 1000.0}}).code == "not_in_this_build"
 
 
+@pytest.mark.req("ENG-049")
 def test_it_ignores_read_only_facts_and_lists_them() -> None:
     body = {
         "id": "shop",
         **dict.fromkeys(sorted(READ_ONLY), "anything"),
         "rules": [{**RULE, "hits": 7, "lastMatchedAt": None}],
+        "autoActivate": {"enabled": True, "lastSwitchAt": 5, "lastSwitch": "opened"},
     }
 
     patch = parse_patch(body)
 
-    assert patch.ignored == (*sorted(READ_ONLY), "rules[].hits", "rules[].lastMatchedAt")
-    assert patch.sent == ("id", "rules")
-    assert patch.values == {"rules": (UrlRule("r1", "protect", "/checkout*"),)}
+    members = ("rules[].hits", "rules[].lastMatchedAt", "autoActivate.lastSwitchAt", "autoActivate.lastSwitch")
+    assert patch.ignored == (*sorted(READ_ONLY), *members)
+    assert patch.sent == ("id", "rules", "autoActivate")
+    assert patch.values == {
+        "rules": (UrlRule("r1", "protect", "/checkout*"),), "auto_activate": AutoActivate(True),
+    }  # fmt: skip
+    assert parse_patch({"id": "shop", **dict.fromkeys(READ_ONLY, 1)}).values == {}, "they change nothing"
+
+
+@pytest.mark.req("ENG-049")
+def test_its_read_only_facts_are_those_of_the_contract() -> None:
+    """ADM-114, and what that line means by its words: a test of the list itself, since a body is refused by it."""
+    text = (Path(__file__).resolve().parents[2] / "docs/spec/05-admin-api-and-access.md").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("- **ADM-114**")]
+    named = {name for name in re.findall(r"`([a-zA-Z0-9]+)`", line) if name not in ("snippet", "inline")}
+
+    assert len(named) > 30
+    assert named <= READ_ONLY
+    assert READ_ONLY - named <= {"etag", "staleSince"}
 
 
 def test_it_holds_only_what_was_sent_in_a_patch() -> None:
@@ -415,7 +466,7 @@ def test_it_holds_only_what_was_sent_in_a_patch() -> None:
     assert patch.sent == ("id", "queueMaxPerIp", "state")
 
 
-@pytest.mark.req("ENG-029", "ENG-041", "ENG-038", "ENG-039", "ENG-042", "ENG-043")
+@pytest.mark.req("ENG-029", "ENG-041", "ENG-042", "ENG-043", "ENG-025", "ENG-040", *NUMBERS)
 def test_it_gives_a_new_room_the_documented_defaults() -> None:
     config = new_config(parse_patch({"id": "shop", "targetUrl": TARGET}, creating=True))
 

@@ -39,6 +39,7 @@ async def test_a_room_cannot_be_renamed(process: Process) -> None:
     assert [(view.room.id, view.room.config.name) for view in await process.service.views()] == [("shop", "Shop")]
 
 
+@pytest.mark.req("ENG-051")
 async def test_it_replaces_lists_and_objects_whole(process: Process) -> None:
     rule = {"id": "a", "action": "protect", "pattern": "/a"}
     await save(

@@ -214,6 +214,7 @@ async def hoard(world: World, jars: list[Browser]) -> int:
     return len(await in_slots(world, jars))
 
 
+@pytest.mark.req("ENG-302")
 async def test_it_leaves_a_hoarder_four_slots_and_serves_everybody_else_in_turn(world: World) -> None:
     fair = {**OPEN, "rate_per_minute": 600, "queue_max_per_ip": 16, "session_ttl_sec": 60, "presence_sec": 30}
     await world.create(**fair, max_concurrent=10, session_max_per_ip=4)

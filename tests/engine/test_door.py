@@ -387,7 +387,7 @@ async def test_it_uses_one_slot_for_one_token_however_often_it_comes(world: Worl
     assert (await world.figures()).occupancy == 1
 
 
-@pytest.mark.req("ENG-136")
+@pytest.mark.req("ENG-136", "ENG-032")
 async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world: World) -> None:
     await world.create(rate_per_minute=6000, max_concurrent=3, presence_sec=3600)
     browsers = await world.joined(6)

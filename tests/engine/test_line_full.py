@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from app.infrastructure.engine_results import JoinCode, TicketState, Verdict, ViewState
 from tests.engine.test_prequeue import scheduled
 from tests.engine.world import ROOM, Browser, World
@@ -20,6 +22,7 @@ async def short_of_memory(world: World) -> AsyncIterator[None]:
         await world.valkey.execute("CONFIG", "SET", "maxmemory", "0")
 
 
+@pytest.mark.req("ENG-294")
 async def test_it_refuses_newcomers_of_a_full_line_and_serves_everybody_who_has_a_place(world: World) -> None:
     small = World(world.valkey, world.prefix, line_max=3)
     await small.create(rate_per_minute=60, max_concurrent=1)
@@ -40,6 +43,7 @@ async def test_it_refuses_newcomers_of_a_full_line_and_serves_everybody_who_has_
     assert (await small.join(Browser())).code is JoinCode.CREATED
 
 
+@pytest.mark.req("ENG-294")
 async def test_it_counts_places_in_the_pre_queue_too(world: World) -> None:
     small = World(world.valkey, world.prefix, line_max=3)
     await small.create(rate_per_minute=0)
@@ -53,6 +57,7 @@ async def test_it_counts_places_in_the_pre_queue_too(world: World) -> None:
     assert (await small.join(holder)).code is JoinCode.EXISTING
 
 
+@pytest.mark.req("ENG-294")
 async def test_it_gives_no_place_while_memory_is_short_and_goes_on_with_everything_else(world: World) -> None:
     await world.create(rate_per_minute=60, queue_max_per_ip=None)
     entering, waiting, leaving, ejected = await world.joined(4)
@@ -77,6 +82,7 @@ async def test_it_gives_no_place_while_memory_is_short_and_goes_on_with_everythi
     assert (await world.join(Browser())).code is JoinCode.CREATED
 
 
+@pytest.mark.req("ENG-294")
 async def test_it_remembers_for_a_minute_that_joins_were_refused(world: World) -> None:
     small = World(world.valkey, world.prefix, line_max=1)
     await scheduled(small, rate_per_minute=0)

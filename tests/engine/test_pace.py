@@ -85,7 +85,7 @@ async def test_it_releases_one_or_two_after_ten_empty_minutes(world: World) -> N
     assert 50 - (await world.figures()).waiting in (1, 2)
 
 
-@pytest.mark.req("FLT-018")
+@pytest.mark.req("FLT-018", "ENG-114")
 async def test_it_earns_by_the_time_since_the_last_tick_of_any_instance(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1, **MANY)
     await crowd(world, 5)

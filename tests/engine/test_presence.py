@@ -44,6 +44,7 @@ async def test_it_never_counts_a_page_as_absent_that_asks_every_five_seconds(wor
     assert await promoted(world, browser)
 
 
+@pytest.mark.req("ENG-137")
 async def test_it_sees_a_holder_by_join_and_status_but_not_by_a_check(world: World) -> None:
     await world.create(rate_per_minute=0, presence_sec=30)
     joining, asking, checking = await world.joined(3)

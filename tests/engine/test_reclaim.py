@@ -87,7 +87,7 @@ async def test_it_takes_nothing_back_by_a_fingerprint_or_with_the_right_key(worl
     assert len(await world.facts(Reclaimed)) == 1
 
 
-@pytest.mark.req("ENG-157")
+@pytest.mark.req("ENG-157", "ENG-035")
 async def test_it_needs_neither_credit_nor_slots_and_changes_no_time(world: World) -> None:
     owner, other = await stolen(world, rate_per_minute=60, session_max_sec=1000, session_ttl_sec=900)
     before = await world.door(1)

@@ -181,6 +181,7 @@ async def test_it_starts_numbers_anew_in_the_next_generation(world: World) -> No
     assert [e.type for e in await world.elements()] == [1, 6, 6]
 
 
+@pytest.mark.req("ENG-003")
 async def test_it_unlinks_a_big_generation_in_slices(world: World) -> None:
     await world.create(rate_per_minute=0)
     header = await world.header()

@@ -29,7 +29,7 @@ async def test_it_keeps_the_pace_over_a_minute_and_over_five(world: World) -> No
     assert 597 <= after_five <= 603
 
 
-@pytest.mark.req("ENG-117")
+@pytest.mark.req("ENG-117", "ENG-114")
 async def test_it_gives_no_more_credit_when_many_instances_tick(world: World) -> None:
     await world.create(rate_per_minute=600, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(100)))
@@ -85,7 +85,7 @@ async def test_it_lets_no_burst_in_after_long_work(world: World) -> None:
     assert 1 <= most <= 11
 
 
-@pytest.mark.req("ENG-060")
+@pytest.mark.req("ENG-060", "ENG-030")
 async def test_it_earns_nothing_while_paused_bypassed_or_at_rate_zero(world: World) -> None:
     await world.create(rate_per_minute=600, **MANY)
     await asyncio.gather(*(world.join(Browser()) for _ in range(30)))
@@ -293,6 +293,7 @@ async def test_it_does_not_cut_a_session_because_the_pass_is_over(world: World) 
     assert (await world.check(browser)).verdict is Verdict.SESSION
 
 
+@pytest.mark.req("ENG-035", "ENG-148")
 async def test_it_ends_a_session_when_idle_or_at_its_longest(world: World) -> None:
     await world.create(rate_per_minute=6000, session_ttl_sec=60, session_max_sec=200)
     idle, busy = await world.joined(2)
@@ -313,13 +314,15 @@ async def test_it_ends_a_session_when_idle_or_at_its_longest(world: World) -> No
     assert (await world.figures()).active == 0
 
 
-async def test_it_ends_running_sessions_by_a_shorter_time_at_once(world: World) -> None:
+@pytest.mark.req("ENG-035")
+@pytest.mark.parametrize("field", ["session_ttl_sec", "session_max_sec"])
+async def test_it_ends_running_sessions_by_a_shorter_time_at_once(world: World, field: str) -> None:
     await world.create(rate_per_minute=60)
     (browser,) = await world.joined()
     await world.check(browser)
     await world.tick(70)
 
-    await world.update(session_ttl_sec=60)
+    await world.update(**{field: 60})
     await world.tick()
     await world.tick()
 
@@ -327,18 +330,20 @@ async def test_it_ends_running_sessions_by_a_shorter_time_at_once(world: World) 
     assert (await world.check(browser)).reason is Reason.EXPIRED
 
 
-async def test_it_lengthens_running_sessions_at_once(world: World) -> None:
-    await world.create(rate_per_minute=60, session_ttl_sec=60)
+@pytest.mark.req("ENG-035")
+@pytest.mark.parametrize("field", ["session_ttl_sec", "session_max_sec"])
+async def test_it_lengthens_running_sessions_at_once(world: World, field: str) -> None:
+    await world.create(rate_per_minute=60, **{field: 60})
     (browser,) = await world.joined()
     await world.check(browser)
 
-    await world.update(session_ttl_sec=600)
+    await world.update(**{field: 600})
     await world.tick(100)
 
     assert (await world.check(browser)).verdict is Verdict.SESSION
 
 
-@pytest.mark.req("ENG-121")
+@pytest.mark.req("ENG-121", "ENG-033")
 async def test_it_applies_a_new_pass_time_to_later_passes_only(world: World) -> None:
     await world.create(rate_per_minute=60)
     first, second = await world.joined(2)

@@ -315,6 +315,7 @@ async def test_it_counts_and_refuses_the_seventeenth_address_of_a_session(site: 
     assert counts.by_room["shop", Counted.SHARED_SESSIONS] == counts.totals[Counted.SHARED_SESSIONS] == 1 + 9
 
 
+@pytest.mark.req("ENG-159")
 async def test_it_neither_admits_slides_nor_sees_by_a_question_that_only_reads(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=600)
     token = (await browser.join()).json["token"]
@@ -340,6 +341,7 @@ async def test_it_neither_admits_slides_nor_sees_by_a_question_that_only_reads(s
     assert await records() == inside
 
 
+@pytest.mark.req("ENG-113")
 async def test_it_sends_no_digest_to_anybody_and_logs_none(
     site: Site, browser: Browser, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -175,7 +175,7 @@ def _has_state(reader: Reader, state: str) -> Any:
     return has
 
 
-@pytest.mark.req("VIS-167")
+@pytest.mark.req("VIS-167", "ENG-137")
 async def test_it_keeps_its_holder_present_until_it_ends(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0, presence_sec=5)
     await browser.join()

@@ -377,7 +377,7 @@ def test_it_takes_nothing_but_a_from_for_a_from(sign_v2: bool) -> None:
     assert ticket.verify(tokens.sign("shop", bytes(16), now), "shop", now) is Cause.MALFORMED
 
 
-@pytest.mark.req("VIS-140")
+@pytest.mark.req("VIS-140", "ENG-137")
 async def test_it_marks_nobody_as_seen(site: Site) -> None:
     await site.create(rate_per_minute=0)
     token = (await placed(site))["token"]
