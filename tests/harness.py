@@ -40,7 +40,16 @@ class Server:
     restart keeps ``base``, and with ``STORE=embedded`` the state.
     """
 
-    def __init__(self, env: dict[str, str | None] | None = None, *, workers: int = 2, command: list[str] | None = None):
+    def __init__(
+        self,
+        env: dict[str, str | None] | None = None,
+        *,
+        workers: int = 2,
+        command: list[str] | None = None,
+        root: Path = ROOT,
+    ):
+        """``root``: folder of the code, of this build unless another is named."""
+        self.root = root
         self.base = Path(tempfile.mkdtemp(prefix="qm-test-"))
         self.admin_key = secrets.token_hex(16)
         given: dict[str, str | None] = {
@@ -83,7 +92,7 @@ class Server:
         with self._err_path.open("a") as err:
             self.process = subprocess.Popen(
                 self.command,
-                cwd=ROOT,
+                cwd=self.root,
                 env=self.env,
                 stdout=subprocess.PIPE,
                 stderr=err,

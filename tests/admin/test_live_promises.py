@@ -61,6 +61,7 @@ async def test_a_delta_has_changed_rooms_whole_and_a_new_connection_begins_with_
 
 
 @pytest.mark.req("ADM-097", "ADM-152", "ADM-023")
+@pytest.mark.req("FLT-014")
 async def test_an_act_at_one_instance_holds_at_once_and_is_on_every_console_within_a_tick(
     desk: Desk,  # noqa: F811
     house: House,

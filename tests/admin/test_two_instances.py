@@ -132,6 +132,7 @@ def test_revoking_links_ends_their_streams_on_both(pair: Pair) -> None:
 
 
 @pytest.mark.req("ADM-206", "ADM-064", "FLT-033", "FLT-015")
+@pytest.mark.req("FLT-011")
 def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> None:
     ident, key = pair.operator("viewer")
     elsewhere, page = pair.at_two.with_key(key), pair.at_two.signed_in(key)
@@ -150,6 +151,7 @@ def test_a_key_and_a_role_given_through_one_hold_on_the_other(pair: Pair) -> Non
 
 
 @pytest.mark.req("ADM-087", "ADM-070", "FLT-015", "FLT-016", "FLT-031", "FLT-039")
+@pytest.mark.req("FLT-011")
 def test_sessions_and_tickets_of_one_are_known_to_the_other(pair: Pair) -> None:
     page = pair.at_one.signed_in()
     cookie = page.http.headers["Cookie"].partition("=")[2]
@@ -233,6 +235,7 @@ def test_a_hint_says_what_changed_and_nothing_of_it(pair: Pair) -> None:
 
 
 @pytest.mark.req("ADM-055")
+@pytest.mark.req("FLT-011")
 def test_failures_at_both_use_one_budget(pair: Pair) -> None:
     guesser = pair.at_one.with_key("wrong")
     address = {"X-Forwarded-For": guesser.http.headers["X-Forwarded-For"]}

@@ -181,6 +181,25 @@ async def test_it_hears_of_storage_where_the_stores_are_the_instance_s_own(watch
     assert await watch.firing() == ["storage_failing"]
 
 
+@pytest.mark.req("FLT-058")
+async def test_whoever_never_reached_postgres_is_not_ready_while_another_writes(watch: Watch) -> None:
+    """So a rolling deploy stops at the first instance that has no way to Postgres; alone it stays in rotation."""
+    never, well = Journal(), Journal()
+    never.is_well = False
+    late, other = storage(watch, "i:late", never), storage(watch, "i:other", well)
+    await late.frame()
+    assert late._book.latest(metrics.UNREADY) == Unready.NO, "nobody has said that it writes"
+
+    await other.frame()
+    await late.frame()
+
+    assert late._book.latest(metrics.UNREADY) == Unready.ALONE
+    assert other._book.latest(metrics.UNREADY) == Unready.NO
+    never.is_well = True
+    await late.frame()
+    assert late._book.latest(metrics.UNREADY) == Unready.NO
+
+
 @pytest.mark.req("OBS-019")
 async def test_a_word_from_before_the_trouble_counts_for_nothing_though_valkey_was_away_when_it_began(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
@@ -373,6 +392,7 @@ async def test_it_tells_of_a_valkey_that_is_nearly_full(watch: Watch, one: Insta
 
 
 @pytest.mark.req("OBS-135")
+@pytest.mark.req("FLT-045")
 async def test_it_tells_of_an_instance_that_fell_silent_and_not_of_one_that_stopped(
     watch: Watch, one: Instance, limiter: RateLimiter
 ) -> None:

@@ -307,6 +307,7 @@ async def test_it_looks_also_where_nobody_is_told(watch: Watch) -> None:
 
 
 @pytest.mark.req("OBS-146")
+@pytest.mark.req("FLT-011")
 async def test_every_instance_shows_the_same_and_only_the_leader_sends(watch: Watch) -> None:
     await frozen(watch)
     await watch.hold(10)

@@ -94,6 +94,14 @@ class Fleet:
         self.instances.append(server)
         return server
 
+    def start_build(self, number: int, root: Path) -> Server:
+        """Put another build into the place of an instance that has stopped."""
+        old = self.instances[number]
+        new = Server(env=dict(old.env), workers=self._workers, root=root)
+        new.admin_key = self.admin_key
+        self.instances[number] = self._stack.enter_context(new)
+        return new
+
     async def do(self, *acts: Callable[[], Any]) -> None:
         """Act in order, while visitors go on."""
         for act in acts:

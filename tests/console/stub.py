@@ -53,6 +53,8 @@ class State:
         self.delay = 0.0
         self.silent = False
         self.cut = False
+        self.headless = False
+        """The next stream begins with a delta."""
         self.revision = 0
         self.locked = 0
         self.warnings: list[dict[str, str]] = []
@@ -234,6 +236,8 @@ async def events(request: Request) -> None:
     )
     cookie, known, number = request.cookies.get("qm_console", ""), {}, 0
     is_link = ticket in state.link_tickets
+    if state.headless:
+        state.headless, number = False, 5
     while state.links if is_link else cookie in state.sessions:
         if state.cut:
             state.cut = False

@@ -30,6 +30,7 @@ from tests.inline.test_saves import room
     ({"id": "open", "onBackendDown": "half"}, "invalid_on_backend_down"),
     ({"id": "open", "rate": 5, "ratePerMinute": 6}, "conflicting_field"),
 ])  # fmt: skip
+@pytest.mark.req("FLT-066")
 def test_it_refuses_a_body_that_is_not_whole(front: Front, fields: dict[str, Any], code: str) -> None:
     status, answer = front.admin("POST", "rooms", fields)
     assert (status, answer["code"]) == (400, code)

@@ -88,6 +88,7 @@ async def test_it_keeps_a_reclaim_and_where_owners_are(house: House) -> None:
 
 
 @pytest.mark.req("ENG-147")
+@pytest.mark.req("FLT-113")
 async def test_it_treats_an_admission_that_nobody_was_told_of_as_a_session_used_elsewhere(house: House) -> None:
     await line(house, 2, rate_per_minute=100_000, max_concurrent=2, session_ttl_sec=60)
     await advance(house, "shop", 2)

@@ -14,6 +14,7 @@ from app.infrastructure.postgres import Postgres
 from tests.journal.conftest import batch, created, joined
 
 
+@pytest.mark.req("FLT-098")
 async def test_it_stores_facts_of_many_rooms_in_order(journal: Journal, postgres: Postgres) -> None:
     answers = await journal.append(
         [batch("a", 0, created("a"), joined(1)), batch("b", 0, created("b"), joined(1), joined(2))]

@@ -62,6 +62,7 @@ def test_it_carries_the_epoch_in_a_mark() -> None:
 
 
 @pytest.mark.req("ENG-006")
+@pytest.mark.req("FLT-110")
 async def test_it_does_not_wait_when_there_is_nothing_to_commit(waiter: CommitWaiter) -> None:
     waiter.hear('{"stored":[["a",1,5,1]],"by":""}')
 

@@ -31,6 +31,7 @@ async def fact(house: House, kind: FactType, gen: int = 1) -> Any:
 
 
 @pytest.mark.req("ENG-250")
+@pytest.mark.req("FLT-098")
 async def test_it_numbers_the_events_of_each_generation_without_gaps(house: House) -> None:
     """Room, generation, position from 1 on, type, time that never goes back, and the version of the log."""
     await house.create("shop", rate_per_minute=600, max_concurrent=3, presence_sec=20)

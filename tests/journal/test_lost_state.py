@@ -217,6 +217,7 @@ async def test_a_place_whose_commit_failed_is_gone_for_good(lasting: Lasting) ->
 
 
 @pytest.mark.req("ENG-076")
+@pytest.mark.req("FLT-113")
 async def test_an_orphan_ends_like_a_closed_tab(lasting: Lasting) -> None:
     """The fact was stored, its answer was not given, and the compensation never came."""
     await lasting.create(rate_per_minute=0, queue_max_per_ip=1, presence_sec=30, passed_ttl_sec=60)
@@ -242,6 +243,7 @@ async def test_an_orphan_ends_like_a_closed_tab(lasting: Lasting) -> None:
 
 
 @pytest.mark.req("ENG-076")
+@pytest.mark.req("FLT-113")
 async def test_an_orphan_place_counts_until_the_opening_and_is_drawn(lasting: Lasting) -> None:
     await scheduled(lasting, MINUTE, pre_queue_max_per_ip=1, rate_per_minute=600, presence_sec=30)
     orphan, real = Browser(address="home"), Browser()

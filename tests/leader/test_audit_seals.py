@@ -142,6 +142,7 @@ async def test_it_seals_nothing_while_an_entry_is_on_its_way(postgres: Postgres,
 
 @pytest.mark.req("ADM-300")
 @pytest.mark.parametrize("table", ["audit", "audit_seals", "events"])
+@pytest.mark.req("FLT-098")
 async def test_nothing_that_was_written_is_changed_in_passing(
     house: House, postgres: Postgres, seals: SealStore, table: str
 ) -> None:

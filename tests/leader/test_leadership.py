@@ -65,6 +65,7 @@ class Office:
         return not self.duty.is_at_work
 
 
+@pytest.mark.req("FLT-012")
 async def test_it_runs_the_duties_in_one_process_only(house: House) -> None:
     async with Office(lease_of(house, "one")) as one:
         await until(one.leads)

@@ -186,6 +186,7 @@ async def test_time_in_which_nothing_ran_is_missing_and_told(house: House, direc
 
 
 @pytest.mark.req("OBS-163", "ADM-279", "ADM-282")
+@pytest.mark.req("FLT-079")
 async def test_it_needs_postgres_and_does_without_valkey(
     house: House, directory: RoomDirectory, reports: Reports
 ) -> None:

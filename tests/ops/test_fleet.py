@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.harness import wait_for
+from tests.chaos.builds import VERSION, PageLoads, next_build
+from tests.harness import Server, wait_for
 from tests.ops.fleet import Instance, Pair, pair
 from tests.ops.prometheus import Prometheus
 from tests.ops.scrape import scrape
@@ -137,6 +141,55 @@ def test_what_was_refused_is_summed_over_both(two: Pair) -> None:
     assert [block["sse"]["visitors"] for block in blocks] == [1, 0]
     assert all({"maxTotal", "perIp"} <= set(block["sse"]) for block in blocks)
     assert all({"open", "max"} <= set(block["connections"]) for block in blocks)
+
+
+@pytest.mark.req("FLT-136", "FLT-137", "FLT-139", "VIS-107")
+def test_pages_of_two_builds_find_their_files_at_either_while_one_takes_the_place_of_the_other(
+    two: Pair, tmp_path: Path
+) -> None:
+    """The next build starts, takes its part of the visitors, and leaves again: nobody misses a file or gets a 5xx."""
+    two.first.make_room("rolling", ratePerMinute=0)
+    wait_for(lambda: all(map(is_well, two.both())))
+    env = {**two.first.server.env, "QM_INSTANCE_ID": "next", "DATA_DIR": str(tmp_path / "data")}
+    root = next_build(tmp_path / "build")
+    rotation = [one.server.url for one in two.both()]
+    loads = PageLoads(lambda: rotation, "/w/rolling")
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(loads.run, lambda _: over.is_set())
+        try:
+            with Server(env=env, workers=1, root=root) as late:  # type: ignore[arg-type]
+                late.admin_key = two.first.server.admin_key
+                assert f" version={VERSION}" in late.line
+                wait_for(lambda: httpx.get(late.url + "/healthz").status_code == 200)
+                rotation.append(late.url)
+                wait_for(lambda: loading.done() or sum(len(seen) == 3 for seen in loads.files.values()) >= 4, 60)
+                late.kill(signal.SIGTERM)
+                wait_for(lambda: httpx_status(late.url) != 200)
+                rotation.remove(late.url)
+                assert late.wait() == 0
+            seen = loads.pages
+            wait_for(lambda: loading.done() or loads.pages > seen + 10)
+        finally:
+            over.set()
+        loading.result()
+
+    assert loads.strange == []
+    assert set(loads.statuses) == {200}
+    styles = [path for path in loads.files if path.endswith(".css")]
+    assert len(styles) == 2, "of both builds"
+    first, second = (one.server.url for one in two.both())
+    assert all({first, second} & seen for seen in loads.files.values()), (
+        "either build's files at the old build's instances"
+    )
+
+
+def httpx_status(url: str) -> int:
+    """Of a probe; 0 when nobody listens any more."""
+    try:
+        return httpx.get(url + "/healthz").status_code
+    except httpx.TransportError:
+        return 0
 
 
 @pytest.mark.req("OBS-017", "OBS-018", "OBS-019", "OBS-023", "OBS-024")

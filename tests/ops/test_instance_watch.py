@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import OutOfMemoryError
+from structlog.testing import capture_logs
 
 from app.core import metrics
-from app.core.clock import mono, wall_ms
+from app.core.clock import mono, raw_wall_ms, wall_ms
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.core.runtime import Runtime
@@ -204,7 +205,7 @@ async def test_an_evicting_policy_is_told_with_its_name_but_not_to_strangers(des
     assert await desk.incidents() == []
 
 
-@pytest.mark.req("OBS-106", "OBS-021")
+@pytest.mark.req("OBS-106", "OBS-021", "FLT-129")
 async def test_a_jump_of_the_clock_is_counted_and_told_for_an_hour(desk: Desk) -> None:
     wall, steady = 1_800_000_000_000, 100.0
     watch = ClockWatch(desk.book, wall=lambda: wall, steady=lambda: steady)
@@ -218,7 +219,9 @@ async def test_a_jump_of_the_clock_is_counted_and_told_for_an_hour(desk: Desk) -
     assert after(1000, 1.0) is None
     assert after(6000, 1.001) is None
     assert desk.book.total(metrics.CLOCK_JUMPS) == 0
-    back = after(-3_600_000, 1.0)
+    with capture_logs() as logs:
+        back = after(-3_600_000, 1.0)
+    assert [(one["event"], one["log_level"], one["ms"]) for one in logs] == [("clock_jumped", "warning", -3_601_000)]
     assert back is not None
     assert (back.code, back.text, back.since) == ("clock_jump", "the wall clock jumped 3601 s back", wall)
     assert after(3_599_999, 3599.999) is not None
@@ -227,6 +230,12 @@ async def test_a_jump_of_the_clock_is_counted_and_told_for_an_hour(desk: Desk) -
     assert ahead is not None
     assert ahead.text == "the wall clock jumped 7 s forward"
     assert desk.book.total(metrics.CLOCK_JUMPS) == 2
+
+    desk.book.put(metrics.JUMP_AT, raw_wall_ms())
+    (incident,) = await desk.incidents()
+    stand = desk.standing.now()
+    assert (incident.code, stand.status, stand.degraded) == ("clock_jump", "degraded", ("clock_jump",))
+    assert stand.ready, "the probe still answers 200"
 
 
 @pytest.mark.req("OBS-045")

@@ -42,6 +42,7 @@ def times(page: Page, path: str) -> list[float]:
 
 
 @pytest.mark.req("VIS-095", "PAG-134", "PAG-135")
+@pytest.mark.req("FLT-132")
 def test_it_asks_every_five_seconds_while_no_stream_opens_and_tries_one_again_ever_later(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:

@@ -127,7 +127,7 @@ def test_it_chooses_the_language_of_the_browser() -> None:
 # ---- served --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("PAG-165", "VIS-105")
+@pytest.mark.req("PAG-165", "VIS-105", "FLT-135")
 def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
     page = fetch(f"{stub.url}/w/shop")[2].decode()
     types = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

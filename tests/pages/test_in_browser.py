@@ -348,6 +348,7 @@ def test_it_stops_polling_once_a_stream_speaks(open_page: Callable[..., Page], s
 
 
 @pytest.mark.req("VIS-096")
+@pytest.mark.req("FLT-133")
 def test_it_opens_a_new_stream_at_once_when_told_to(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()

@@ -164,6 +164,7 @@ def test_it_serves_the_tag(visitor: httpx.Client) -> None:
 
 
 @pytest.mark.req("VIS-106")
+@pytest.mark.req("FLT-138")
 def test_it_answers_404_that_nobody_keeps_to_an_unknown_hash(visitor: httpx.Client) -> None:
     for name in ("waiting-AAAAAAAAAAAAAAAAAAAAAA.css", "waiting-.js", "..%2fwaiting.html"):
         answer = visitor.get(f"/assets/{name}")
@@ -279,6 +280,7 @@ def test_it_sends_the_waiting_page_in_every_state_of_the_room(server: Server, vi
 
 
 @pytest.mark.req("VIS-173")
+@pytest.mark.req("FLT-132")
 def test_it_closes_streams_when_it_stops() -> None:
     with Server(workers=1) as server:
         create(server, "shop", rate=0)

@@ -79,6 +79,7 @@ async def test_a_change_holds_for_the_next_request_at_an_instance_that_was_told_
 
 
 @pytest.mark.req("ENG-008")
+@pytest.mark.req("FLT-110")
 async def test_status_and_stream_wait_for_no_admission(idle_house: House, limiter: RateLimiter) -> None:
     """Nothing is committed here but what the test says: rooms wait for their own admissions alone."""
     site = Site(idle_house, limiter)

@@ -37,6 +37,7 @@ from tests.visitor.smtp import MailServer
 
 SHOP = RoomId("shop")
 SENDER = "line@shop.example"
+MAIL_SETTINGS = ("email_notify", "smtp_url", "smtp_from", "public_url")
 
 
 @dataclass
@@ -352,6 +353,40 @@ async def test_it_deletes_an_address_when_the_place_is_over(post: Post) -> None:
     await post.site.delete()
 
     assert await post.kept() == {}
+
+
+@pytest.mark.req("FLT-123", "FLT-011")
+async def test_an_address_is_in_the_live_store_alone_and_no_longer_than_it_may(
+    post: Post, limiter: RateLimiter
+) -> None:
+    """Any instance can be asked to forget it; nothing that is recorded has it; a place that is over takes it along."""
+    await post.create()
+    first, second, third = [await post.waiting(f"victim{n}@shop.example", n) for n in range(1, 4)]
+    other = Site(post.house, limiter, **{name: getattr(post.site.settings, name) for name in MAIL_SETTINGS})
+    await other.rooms.refresh(SHOP)
+    first.site = other
+    assert (await first.send("DELETE", "/api/notify", {"roomId": "shop"})).status == 200
+    await other.stop()
+    assert set(await post.kept()) == {b"2", b"3"}
+
+    await post.let_in(second, third)
+    await third.send("DELETE", "/api/notify", {"roomId": "shop"})
+    await leave_address(third, "victim3@shop.example")
+    post.server.refuses = 9
+    await post.look()
+    assert await post.kept(), "it is tried again"
+    tables = await post.house.postgres.fetch(
+        "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema()"
+    )
+    assert len(tables) > 5
+    for row in tables:
+        told = await post.house.postgres.fetch(f"SELECT t::text AS text FROM {row['name']} t")
+        for word in ("victim", b"victim".hex()):
+            assert not any(word in one["text"] for one in told), row["name"]
+    await post.site.advance(700)
+    await post.house.jobs.tick(SHOP)
+    await post.look()
+    assert await post.kept() == {}, "the entry window is over"
 
 
 @pytest.mark.req("VIS-230")

@@ -14,6 +14,7 @@ MODULES = ("status", "stream_open", "visitor_tokens", "join", "check")
 
 
 @pytest.mark.req("VIS-222", "VIS-164", "CFG-052")
+@pytest.mark.req("FLT-133")
 async def test_it_keeps_the_place_of_a_page_left_open_for_half_an_hour(
     house: House, limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ async def test_it_tells_the_end_of_a_room_before_the_next_turn_of_a_stream(
 
 
 @pytest.mark.req("VIS-173")
+@pytest.mark.req("FLT-132")
 async def test_a_page_whose_stream_was_closed_by_a_stop_goes_on_at_another_instance(
     site: Site, other: Site, browser: Browser
 ) -> None:

@@ -261,6 +261,7 @@ async def test_it_ends_the_streams_of_a_room_that_is_no_more(site: Site, browser
 
 
 @pytest.mark.req("VIS-166")
+@pytest.mark.req("FLT-133")
 async def test_it_asks_the_page_to_come_again_before_its_token_is_old(site: Site, browser: Browser) -> None:
     site.visitor.streams._refresh_after_sec = 1.0
     await site.create(rate_per_minute=0)
