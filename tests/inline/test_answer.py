@@ -12,11 +12,12 @@ from tests.inline.origin import Origin, Talk, saying
 GET = "GET /page HTTP/1.1\nHost: open.test"
 
 
-@pytest.mark.req("INL-133", "INL-134", "INL-135", "INL-138", "INL-139")
+@pytest.mark.req("INL-133", "INL-134", "INL-135", "INL-138", "INL-139", "VIS-060")
 def test_it_passes_an_answer_as_it_is(front: Front, origin: Origin) -> None:
     origin.script = saying(
         b"HTTP/1.1 299 Very Odd\r\nSERVER: x\r\nSet-Cookie: a=1; Path=/\r\nX-Odd:  \xff b \r\nSet-Cookie: b=2\r\n"
         b"set-cookie: qm_console=evil; Path=/\r\nSet-Cookie: Qm_Console=kept\r\nSet-Cookie: qm_shop=kept\r\n"
+        b"Set-Cookie: qms_shop=kept; Path=/; HttpOnly\r\nSet-Cookie: qm_dk_shop=kept\r\n"
         b"X-QM-Queued: 1\r\nX-QM-Origin: connect\r\nConnection: close, X-Hop\r\nX-Hop: gone\r\n"
         b"Keep-Alive: timeout=5\r\n"
         b'Location: http://inner:3000/x\r\nETag: "a"\r\nContent-Length: 5\r\n\r\nhello',
@@ -28,6 +29,7 @@ def test_it_passes_an_answer_as_it_is(front: Front, origin: Origin) -> None:
     assert [(name, value) for name, value in answer.lines] == [
         (b"SERVER", b"x"), (b"Set-Cookie", b"a=1; Path=/"), (b"X-Odd", b"\xff b"), (b"Set-Cookie", b"b=2"),
         (b"Set-Cookie", b"Qm_Console=kept"), (b"Set-Cookie", b"qm_shop=kept"),
+        (b"Set-Cookie", b"qms_shop=kept; Path=/; HttpOnly"), (b"Set-Cookie", b"qm_dk_shop=kept"),
         (b"Location", b"http://inner:3000/x"), (b"ETag", b'"a"'), (b"Content-Length", b"5"),
     ]  # fmt: skip
 
@@ -64,6 +66,29 @@ def test_it_keeps_the_connection_in_step_over_answers_without_a_body(front: Fron
             assert (answer.status, answer.body, answer.is_whole) == (status, body, True), target
             if method == "HEAD":
                 assert answer.header("content-length") == "5"
+
+
+@pytest.mark.req("INL-141", "INL-236")
+@pytest.mark.parametrize("framing", [b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n", b""])
+@pytest.mark.parametrize("in_one", [True, False])
+def test_it_drops_the_body_that_an_app_sends_after_the_answer_to_head(
+    front: Front, origin: Origin, framing: bytes, in_one: bool
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nX-A: 1\r\n" + framing + b"\r\n"
+    body = b"4\r\nbody\r\n0\r\n\r\n" if b"chunked" in framing else b"body"
+
+    async def script(talk: Talk) -> None:
+        if talk.method == b"HEAD":
+            await talk.say(*((head + body,) if in_one else (head, body)))
+        else:
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nget")
+
+    origin.script = script
+    with front.connect() as client:
+        for _ in range(3):
+            answer = client.ask("HEAD / HTTP/1.1\nHost: open.test")
+            assert (answer.status, answer.header("x-a"), answer.header("x-qm-origin")) == (200, "1", None)
+            assert client.ask("GET / HTTP/1.1\nHost: open.test").body == b"get"
 
 
 @pytest.mark.req("INL-133")

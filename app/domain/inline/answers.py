@@ -216,7 +216,9 @@ class AnswerReader:
         """The head is read; what came behind it is judged before anything is passed on."""
         framing = head.framing
         if framing is Framing.NONE:
-            if rest:
+            if self.method == "HEAD":
+                head.is_kept = False  # some apps send a body all the same: it ends with its connection
+            elif rest:
                 raise OriginFailed(Failure.BAD_RESPONSE)
         elif framing is Framing.CHUNKED:
             trial = ChunkScanner()
