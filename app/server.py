@@ -84,16 +84,16 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
         edge_gate=edge.gate,
         tunnels=qm.inline.tunnels,
     )
-    qm.inline.gate.start(partial(_take_index, edge, qm.runtime))
-    qm.inline.tell_of_index()
+    qm.inline.gate.start(partial(_take_index, edge, qm))
     for routes in HOT_ROUTES:
         app.ctx.hot.extend(routes(qm))
 
 
-def _take_index(edge: EdgeState, runtime: Runtime, index: HostIndex | None) -> None:
+def _take_index(edge: EdgeState, qm: AppContext, index: HostIndex | None) -> None:
     """Serve by this host index from now on; None: no room is inline."""
     edge.index = index
-    runtime.has_inline.put(index is not None)
+    qm.runtime.has_inline.put(index is not None)
+    qm.inline.tell_of_index()
 
 
 async def _settle_memory(_app: Sanic[Any, Any]) -> None:
@@ -135,13 +135,20 @@ def _health(app: Sanic[Any, Any]) -> Health:
 
 def _error_page(small: SmallPages) -> Any:
     """The hook that turns an error of a navigation into a page in the visitor's language."""
-    kinds = {"no_room": SmallPage.NO_ROOM, "not_found": SmallPage.NOT_FOUND}
+    kinds = {
+        "no_room": SmallPage.NO_ROOM,
+        "not_found": SmallPage.NOT_FOUND,
+        "not_inline_host": SmallPage.CONSOLE_UNTOLD,
+    }
 
     def page(facts: ErrorFacts) -> ErrorPage | None:
         kind = kinds.get(facts.code) or (SmallPage.RETRY if facts.status == 503 else None)
         if kind is None:
             return None
-        document = small.page(kind, facts.accept_language, retry_after_sec=facts.retry_after_sec or 5)
+        if facts.console:
+            kind = SmallPage.CONSOLE_AT
+        wait = facts.retry_after_sec or 5 if kind is SmallPage.RETRY else 0
+        document = small.page(kind, facts.accept_language, retry_after_sec=wait, link=facts.console)
         policy = (b"Content-Security-Policy", document.csp.encode())
         return ErrorPage(document.body, (*(pair for pair in PAGE_HEADERS if pair[0] != policy[0]), policy))
 

@@ -56,6 +56,8 @@ class ErrorFacts:
     request_id: str
     retry_after_sec: int = 0
     """When another try may succeed; 0 = the answer does not say."""
+    console: str = ""
+    """Where the console is, of an answer that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ def error_reply(
         headers.get(b"accept-language", b"").decode("latin-1"),
         request_id,
         int(refusal.headers.get("Retry-After") or 0),
+        str(refusal.body().get("console", "")),
     )
     made = (page(facts) if page is not None else None) or _plain_page(facts)
     return HotReply(refusal.status, made.body, [], [*own, *made.headers], PAGE_TYPE)

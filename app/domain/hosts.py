@@ -17,6 +17,8 @@ PREFIX: Final = b"/__qm"
 _CONSOLE: Final = frozenset({b"", b"/public/admin.html", b"/progress", b"/api/admin", b"/api/v1/admin"})
 _TREES: Final = (b"/api/admin/", b"/api/v1/admin/", b"/assets/console/")
 
+UNTOLD: Final = "PUBLIC_URL is unset, so it cannot be told where the console is."
+
 
 class Console(Enum):
     """What a host says about a path."""
@@ -72,8 +74,9 @@ class HostPolicy:
         return {"console": f"{self._public_url}/"} if self._public_url else {}
 
     def where(self, sentence: str) -> str:
-        """``sentence`` and where the console is, if that was told this server."""
-        return f"{sentence} The console is at {self._public_url}/" if self._public_url else sentence
+        """``sentence`` and where the console is, or why that cannot be told (INL-069)."""
+        rest = f"The console is at {self._public_url}/" if self._public_url else UNTOLD
+        return f"{sentence} {rest}"
 
     def _is_admin(self, host: str) -> bool:
         """An entry with a port matches that port only; a closing dot counts for nothing (CFG-171)."""

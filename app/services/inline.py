@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from app.core.runtime import Runtime
 from app.core.settings import ConfigWarning, Settings
 from app.domain.inline.forwarding import Hop
@@ -17,9 +15,11 @@ from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.origin_pool import OriginPool
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Valkey
 from app.services.inline_counts import InlineCounts, inline_block
-from app.services.inline_gate import Directory, InlineGate
+from app.services.inline_gate import InlineGate
+from app.services.inline_index import IndexFrom, IndexSource
 from app.services.origin_choice import OriginChoice
 from app.services.tunnels import Tunnels
 from app.services.visitor_services import VisitorServices
@@ -32,9 +32,6 @@ def guard_of(runtime: Runtime, settings: Settings) -> AddressGuard:
     return AddressGuard(allow_private=settings.proxy_allow_private, own=own)
 
 
-log = structlog.get_logger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class Inline:
     """The gate and the way to the origins."""
@@ -45,7 +42,7 @@ class Inline:
     hop: Hop
     pool: OriginPool
     settings: Settings
-    valkey: Valkey
+    source: IndexSource
     tunnels: Tunnels
 
     @classmethod
@@ -54,7 +51,7 @@ class Inline:
         *,
         settings: Settings,
         guard: AddressGuard,
-        directory: Directory,
+        directory: RoomDirectory,
         visitor: VisitorServices,
         limiter: RateLimiter,
         book: MetricBook,
@@ -77,7 +74,7 @@ class Inline:
                 limiter=limiter,
             ),
             settings=settings,
-            valkey=valkey,
+            source=IndexSource(directory, valkey),
             tunnels=Tunnels(rooms=visitor.rooms, lookup=lookup),
             choice=OriginChoice(pool),
             counts=counts,
@@ -86,19 +83,18 @@ class Inline:
         )
 
     def tell_of_index(self) -> None:
-        """Say at the start of a worker when the hosts are known without Valkey (INL-193)."""
-        if self.gate.index.hosts and not self.valkey.ever_connected:
-            log.warning("inline host index built from Postgres", hosts=len(self.gate.index.hosts))
+        """Say when the hosts are known without Valkey, or not at all (INL-193, INL-195); called with each index."""
+        self.source.tell(len(self.gate.index.hosts))
 
     def block(self, totals: Counter[str]) -> dict[str, Any] | None:
         """``inline`` of the health answer; None while no room is proxied. ``totals``: the fleet's counts."""
-        hosts = self.gate.index.hosts
-        if not hosts:
+        hosts, source = self.gate.index.hosts, self.source.now
+        if not hosts and source is not IndexFrom.NONE:
             return None
         return {
             "rooms": sum(len(host.rooms) for host in hosts.values()),
             "hosts": sorted(hosts),
-            "indexFrom": "valkey" if self.valkey.ever_connected else "postgres",
+            "indexFrom": source.value,
             **inline_block(totals),
         }
 

@@ -25,6 +25,8 @@ class SmallPage(Enum):
     NOT_FOUND = ("notFound", "")
     RATE_LIMITED = ("moment", "rateLimited")
     RETRY = ("moment", "retry")
+    CONSOLE_AT = ("notFound", "consoleAt")
+    CONSOLE_UNTOLD = ("notFound", "consoleUntold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,22 @@ class SmallPages:
         self._template = template.replace("{{style}}", style)
         self._csp = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"
 
-    def page(self, kind: SmallPage, accept_language: str, *, retry_after_sec: int = 0) -> SmallDocument:
-        """The page in the language of ``Accept-Language``; with ``retry_after_sec`` it loads itself again."""
+    def page(self, kind: SmallPage, accept_language: str, *, retry_after_sec: int = 0, link: str = "") -> SmallDocument:
+        """The page in the language of ``Accept-Language``; with ``retry_after_sec`` it loads itself again.
+
+        ``link``: an address that stands behind its sentence.
+        """
         lang = choose_language(accept_language)
         texts = self._texts[lang]
         title_key, text_key = kind.value
         sentences = [texts[text_key]] if text_key else []
         if retry_after_sec:
             sentences.append(fill(texts["again"], s=retry_after_sec))
+        address = f' <a href="{escape(link)}">{escape(link)}</a>' if link else ""
         values = {
             "lang": lang,
             "title": escape(texts[title_key]),
-            "text": f"<p>{escape(' '.join(sentences))}</p>" if sentences else "",
+            "text": f"<p>{escape(' '.join(sentences))}{address}</p>" if sentences else "",
             "refresh": f'<meta http-equiv="refresh" content="{retry_after_sec}">' if retry_after_sec else "",
         }
         body = self._template

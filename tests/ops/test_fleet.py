@@ -47,6 +47,16 @@ def agrees(one: Instance) -> None:
     wait_for(lambda: len(set(map(str, told()))) == 1)  # a moment lies between the two questions
 
 
+PUBLIC_ORIGIN = "http://203.0.113.7:3000"
+"""Of rooms that let nobody in: it is never connected to."""
+
+
+def ask(one: Instance, host: str, *, page: bool = False) -> httpx.Response:
+    """A request of a visitor of an inline host."""
+    headers = {"Host": host, "Accept": "text/html" if page else "*/*"}
+    return httpx.get(one.server.url + "/cart", headers=headers, timeout=10)
+
+
 def is_well(one: Instance) -> bool:
     body = one.healthz().json()
     return bool(body["ready"] and body["status"] == "ok" and body["storage"]["ok"])
@@ -315,7 +325,23 @@ def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
 
 
-@pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042")
+@pytest.mark.req("INL-200", "INL-199", "INL-201", "INL-203")
+def test_what_passed_the_gate_is_summed_over_both(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    two.first.make_room("gated", targetUrl="https://gated.test/", proxyOrigin=PUBLIC_ORIGIN, ratePerMinute=0)
+    for one, requests in ((two.first, 2), (two.second, 3)):
+        wait_for(lambda one=one: "gated.test" in one.health().get("inline", {}).get("hosts", []))  # type: ignore[misc]
+        for _ in range(requests):
+            assert ask(one, "gated.test").json()["code"] == "queued"
+
+    for one, requests in ((two.first, 2), (two.second, 3)):
+        wait_for(lambda one=one: one.health()["inline"]["gatedTotal"] == 5)  # type: ignore[misc]
+        name = one.health()["instance"]
+        assert scrape(one.server).value("qm_proxy_gated_total", room="gated", instance=name) == requests
+        assert one.health()["connections"]["open"] < 5, "connections are those of the answering instance"
+
+
+@pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042", "INL-200")
 def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_once(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
     with httpx.Client(base_url=two.second.server.url) as kept:  # let in before the stop
@@ -336,4 +362,41 @@ def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_on
 
     assert [member["instance"] for member in two.first.health()["fleet"]["members"]] == ["first"]
     assert two.first.health()["counters"]["unknownRoomChecks"] == 2
+    assert two.first.health()["inline"]["gatedTotal"] == 2
     assert len(list(two.redis.scan_iter(match=f"{two.prefix}ctr:*"))) == 1
+
+
+@pytest.mark.req("INL-074", "INL-187", "INL-191", "INL-193", "INL-194", "INL-195", "INL-202", "ENG-279")
+def test_it_knows_its_inline_hosts_by_whichever_store_answers_first(two: Pair) -> None:
+    """After the test before, of which this is the second half: the instance that was stopped boots without stores."""
+    late = two.second
+    two.first.make_room("gone", targetUrl="https://gone.test/", proxyOrigin=PUBLIC_ORIGIN, ratePerMinute=0)
+    assert httpx.delete(f"{two.first.server.url}/api/admin/rooms/gone", headers=two.first.key).status_code == 200
+    late.valkey.cut()
+    late.postgres.cut()
+    said_before = len(late.server.stderr)
+
+    def said(words: str) -> int:
+        return late.server.stderr[said_before:].count(words)
+
+    late.server.start()
+    assert said("valkey: unreachable at boot") == 1
+    wait_for(lambda: said("Valkey and Postgres are both unreachable") == 1)
+    assert late.health()["inline"]["indexFrom"] == "none"
+    assert late.health()["inline"]["hosts"] == []
+    assert (ask(late, "gated.test").status_code, ask(late, "gated.test", page=True).status_code) == (404, 404)
+
+    late.postgres.mend()
+    wait_for(lambda: late.health()["inline"]["indexFrom"] == "postgres")
+    assert said("inline host index built from Postgres") == 1
+    assert late.health()["inline"]["hosts"] == ["gated.test"], "without the room that was deleted"
+    call, page = ask(late, "gated.test"), ask(late, "gated.test", page=True)
+    assert (call.status_code, call.json()["code"], call.json()["roomId"]) == (503, "storage_unavailable", "gated")
+    assert (page.status_code, 'http-equiv="refresh"' in page.text, "data-room" in page.text) == (503, True, False)
+    assert ask(late, "gone.test").status_code == 404
+    wait_for(lambda: bool(late.healthz().json()["ready"]))  # it is an outage of all, and no reason to leave rotation
+
+    late.valkey.mend()
+    wait_for(lambda: ask(late, "gated.test").json()["code"] == "queued")
+    assert late.health()["inline"]["indexFrom"] == "valkey"
+    assert said("Valkey and Postgres are both unreachable") == 1
