@@ -36,6 +36,15 @@ function parseUrl(text) {
   return plain ? { value: address } : wrong("form.url");
 }
 
+/** Where only the server reaches: scheme, host and port (INL-005). */
+function parseInner({ on, text }) {
+  if (!on) return { value: null };
+  const address = text.trim();
+  if (address === "") return wrong("form.needed");
+  const plain = /^https?:\/\/[^/\s@?#]+\/?$/i.test(address) && address.length <= 512;
+  return plain ? { value: address.replace(/\/$/, "") } : wrong("form.inner");
+}
+
 const whole = (min, max, empty) => (text) => {
   const plain = text.trim().replaceAll(",", "");
   if (plain === "" && empty) return { value: null };
@@ -65,6 +74,8 @@ export const FIELDS = {
   id: { kind: "mono", first: "", parse: parseId },
   name: { kind: "text", first: "", parse: parseName },
   targetUrl: { kind: "mono", first: "", parse: parseUrl },
+  proxyOrigin: { kind: "inline", first: null, parse: parseInner },
+  onBackendDown: { kind: "choice", options: ["closed", "open"], first: "closed", parse: (value) => ({ value }) },
   rate: { kind: "number", unit: "/min", first: 60, sent: "ratePerMinute", parse: whole(0, 100_000) },
   maxConcurrent: { kind: "number", unit: "onsite", first: null, parse: whole(1, 1_000_000, true) },
   passedTtlSec: { ...SEC, first: 600, parse: whole(1, 86_400) },
@@ -80,7 +91,7 @@ export const FIELDS = {
 
 /** Sections in the form's order, each with its rows of fields. */
 export const SECTIONS = [
-  { name: "site", fields: ["id", "name", "targetUrl"] },
+  { name: "site", fields: ["id", "name", "targetUrl", "proxyOrigin", "onBackendDown"] },
   { name: "pace", fields: ["rate", "maxConcurrent"] },
   { name: "clocks", fields: ["passedTtlSec", "sessionTtlSec", "sessionMaxSec", "presenceSec"] },
   { name: "fairness", fields: ["queueMaxPerIp", "sessionMaxPerIp"] },
@@ -96,6 +107,7 @@ export function toRaw(name, value) {
   const { kind } = FIELDS[name];
   if (kind === "rules") return (value ?? []).map(({ id, action, pattern, note }) => ({ id, action, pattern, note: note ?? "" }));
   if (kind === "lines") return (value ?? []).join("\n");
+  if (kind === "inline") return { on: value !== null, text: value ?? "" };
   if (kind === "tag") return { same: value === null || value === undefined, text: (value ?? []).join("\n") };
   return value === null || value === undefined ? "" : String(value);
 }

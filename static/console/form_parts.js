@@ -2,6 +2,7 @@
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { FIELDS } from "./form_fields.js";
+import { InlineSwitch, isHeld } from "./form_inline.js";
 import { alarm, arrow, check, chevron, cross, plus } from "./icons.js";
 
 const UNITS = { "/min": "/min", sec: "s" };
@@ -19,8 +20,8 @@ function shortly(name, value) {
 function Aside({ form, name }) {
   const changed = form.changed.value.includes(name);
   if (changed && form.id !== null) return html`<span class="field-aside">${t("form.was", { value: shortly(name, form.base[name]) })}</span>`;
-  const first = FIELDS[name].first;
-  return first === "" ? null : html`<span class="field-aside">${t("form.default", { value: shortly(name, first) })}</span>`;
+  const { first, kind } = FIELDS[name];
+  return first === "" || kind === "inline" ? null : html`<span class="field-aside">${t("form.default", { value: shortly(name, first) })}</span>`;
 }
 
 const Dot = () => html`<span class="dot" role="img" aria-label=${t("form.changed.one")}></span>`;
@@ -58,7 +59,7 @@ function Line({ form, name }) {
     <${Frame} form=${form} name=${name}>
       ${(ties) => html`
         <span class="field-box"><input ...${ties} type="text" class="${ties.class} ${kind === "mono" ? "mono" : ""}" placeholder=${hint} inputmode=${kind === "number" ? "numeric" : undefined} autocomplete="off" autocapitalize="off" spellcheck=${false}
-          value=${form.raw.value[name]} onInput=${(event) => form.set(name, event.currentTarget.value)} />${unit && html`<span class="field-unit">${unitWord(unit)}</span>`}</span>
+          value=${form.raw.value[name]} disabled=${isHeld(form, name)} onInput=${(event) => form.set(name, event.currentTarget.value)} />${unit && html`<span class="field-unit">${unitWord(unit)}</span>`}</span>
       `}
     <//>
   `;
@@ -123,7 +124,35 @@ function Rules({ form, name }) {
   `;
 }
 
-const VIEWS = { lines: Origins, tag: TagOrigins, rules: Rules };
+/** A choice of few words; those of an inline room alone are there only while it is one. */
+function Choice({ form, name }) {
+  if (!form.raw.value.proxyOrigin.on) return null;
+  return html`
+    <${Frame} form=${form} name=${name}>
+      ${(ties) => html`
+        <span class="select"><select ...${ties} value=${form.raw.value[name]} onChange=${(event) => form.set(name, event.currentTarget.value)}>
+          ${FIELDS[name].options.map((word) => html`<option key=${word} value=${word}>${t(`f.${name}.${word}`)}</option>`)}</select>${chevron()}</span>
+      `}
+    <//>
+  `;
+}
+
+/** The switch of inline mode, and with it on the address that only the server reaches (INL-020, INL-021). */
+function Inline({ form, name }) {
+  return html`
+    <${InlineSwitch} form=${form} />
+    ${form.raw.value[name].on && html`
+      <${Frame} form=${form} name=${name}>
+        ${(ties) => html`
+          <span class="field-box"><input ...${ties} type="text" class="${ties.class} mono" placeholder="http://10.0.0.5:3000" autocomplete="off" autocapitalize="off" spellcheck=${false}
+            value=${form.raw.value[name].text} disabled=${isHeld(form, name)} onInput=${(event) => form.set(name, { on: true, text: event.currentTarget.value })} /></span>
+        `}
+      <//>
+    `}
+  `;
+}
+
+const VIEWS = { lines: Origins, tag: TagOrigins, rules: Rules, inline: Inline, choice: Choice };
 
 /** One field of the form by its name. */
 export function Field({ form, name }) {

@@ -2,12 +2,13 @@
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { may, me } from "./session.js";
-import { server, totals } from "./store.js";
+import { roomOf, server, totals } from "./store.js";
 import { alarm, lock, mark, plus } from "./icons.js";
 import { focusRoom } from "./keyboard.js";
 import { Menu } from "./menu.js";
 import { Tip } from "./tip.js";
 import { openPanel } from "./panels.js";
+import { Diagnostics } from "./diagnostics.js";
 import { openRoomForm } from "./room_form.js";
 import { Share } from "./share.js";
 
@@ -18,12 +19,19 @@ export function Who() {
   return html`<p class="who"><b>${person.name}</b>${right && html`<span> · ${right}</span>`}</p>`;
 }
 
+/** `origin down — Shop` of `origin down — Shop: 7 of 9 requests failed in the last minute`; the whole stands in the tip. */
+function brief({ text, roomId }) {
+  const name = roomId ? roomOf(roomId).value?.name : null;
+  const end = name ? text.indexOf(` — ${name}: `) : -1;
+  return end < 0 ? text : text.slice(0, end + 3 + name.length);
+}
+
 /** The most serious incident, and how many more there are; the only filled red on the page (CON-038). */
 function Incident() {
   const worst = totals.value?.incident;
   if (!worst) return null;
   const more = totals.value.incidents - 1;
-  const words = html`${alarm()}<span>${worst.text}</span>`;
+  const words = html`${alarm()}<span title=${worst.text}>${brief(worst)}</span>`;
   return html`
     ${worst.roomId
       ? html`<button type="button" class="badge-head badge-bad" onClick=${() => focusRoom(worst.roomId)}>${words}</button>`
@@ -45,6 +53,7 @@ export function Header() {
       <${Who} />
       <${Menu} />
       ${may("links") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Share)}>${t("share")}</button>`}
+      ${may("diagnostics") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Diagnostics)}>${t("diag")}</button>`}
       ${may("write") && html`<button type="button" class="button" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
     </header>
   `;

@@ -42,6 +42,10 @@ export const slashRing = () =>
       <path d="m3.2 3.2 5.6 5.6" stroke="currentColor" stroke-width="1.4" />`,
   );
 
+export const square = () => sign("square", html`<path d="M2.8 2.8h6.4v6.4H2.8z" fill="currentColor" />`);
+
+export const diamond = () => sign("diamond", html`<path d="M6 1.8 10.2 6 6 10.2 1.8 6z" fill="none" stroke="currentColor" stroke-width="1.3" />`);
+
 export const lock = () =>
   sign(
     "lock",

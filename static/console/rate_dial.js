@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { number } from "./format.js";
+import { isFailing } from "./inline.js";
 import { markOf } from "./store.js";
 import { RateControl } from "./rate_control.js";
 
@@ -14,6 +15,7 @@ function hint(control, room) {
   if (control.refusal.value) return { text: t("rate.refused", { why: control.refusal.value }), tone: "bad" };
   if (control.draft.value !== null && control.draft.value !== room.rate) return { text: t("rate.was", { n: number(room.rate) }) };
   if (mark) return { text: mark.by ? `${mark.text} · ${mark.by}` : mark.text };
+  if (isFailing(room)) return { text: t("rate.helpless") };
   if (room.rate === 0 && room.state === "active") return { text: t("rate.zero"), tone: "warn" };
   return { text: "" };
 }

@@ -4,6 +4,7 @@ import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
 import { number } from "./format.js";
+import { hostLeft } from "./inline.js";
 import { focusRoom } from "./keyboard.js";
 import { openPanel } from "./panels.js";
 import { may } from "./session.js";
@@ -12,6 +13,7 @@ import { toast } from "./toasts.js";
 import { alarm } from "./icons.js";
 import { Confirm, Panel, Warnings } from "./dialogs.js";
 import { FEW, SECTIONS } from "./form_fields.js";
+import { HostLeft, Leaving } from "./form_inline.js";
 import { Field, FewPlaces } from "./form_parts.js";
 import { RoomForm } from "./form_model.js";
 
@@ -26,6 +28,7 @@ function Section({ form, section, fields }) {
       <h3>${t(`section.${section.name}`)}</h3>
       <div class="fields">${fields.map((name) => html`<${Field} key=${name} form=${form} name=${name} />`)}</div>
       ${fields.includes("queueMaxPerIp") && html`<${FewPlaces} form=${form} />`}
+      ${fields.includes("proxyOrigin") && html`<${Leaving} form=${form} />`}
     </section>
   `;
 }
@@ -72,7 +75,8 @@ function askDelete(room, closeForm) {
 }
 
 function DeleteWords({ id }) {
-  return html`${rich("delete.body", { n: html`<b>${number(roomOf(id).value?.waiting)}</b>` })}`;
+  const room = roomOf(id).value;
+  return html`${rich("delete.body", { n: html`<b>${number(room?.waiting)}</b>` })}<${HostLeft} host=${hostLeft(room)} />`;
 }
 
 function askDiscard(form, close) {
@@ -117,6 +121,8 @@ function FormPanel({ panelId, form, room, few }) {
     const answer = await form.save();
     if (!answer) return requestAnimationFrame(() => document.getElementById(`f-${form.firstWrong()}`)?.focus());
     close();
+    const left = answer.warnings?.find(({ code }) => code === "inline_host_left");
+    if (left?.console) return location.assign(left.console);
     if (answer.warnings?.length) openPanel(Warnings, { warnings: answer.warnings });
     else if (answer.created) requestAnimationFrame(() => requestAnimationFrame(() => focusRoom(answer.room.id)));
     return undefined;

@@ -27,6 +27,7 @@ KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
 CAN = {
     "write": True, "deleteRoom": True, "inline": True, "links": True, "audit": True, "operators": True,
+    "diagnostics": True,
 }  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,6 +73,7 @@ class State:
         self.sent: list[Any] = []
         self.unsure = False
         self.incident: dict[str, Any] | None = None
+        self.inline: dict[str, Any] | None = None
         self.server = {
             "instance": "i:7f3a9c",
             "instances": 3,
@@ -182,6 +184,20 @@ async def sse_ticket(request: Request) -> response.HTTPResponse:
     if request.headers.get("authorization"):
         state.link_tickets.add(ticket)
     return response.json({"ticket": ticket, "expiresInSec": 30})
+
+
+@app.get("/api/admin/health")
+async def health(_: Request) -> response.HTTPResponse:
+    found = [] if state.incident is None else [state.incident]
+    return response.json(
+        {
+            "status": "degraded" if found else "ok", "ready": True, "reasons": [], "incidents": found,
+            "warnings": [], "configWarnings": [], "version": "1.0.0", "uptimeSec": 7200, "startedAt": 1_788_200_000_000,
+            "instance": "i:7f3a9c", "fleet": {"instances": 3, "partial": False},
+            "storage": {"ok": True, "lastError": None}, "backend": {"valkey": "up"},
+            **({} if state.inline is None else {"inline": state.inline}),
+        }
+    )  # fmt: skip
 
 
 def totals() -> dict[str, Any]:

@@ -1,0 +1,97 @@
+/** The Diagnostics sheet: the health report in readable form, read again every 10 s (CON-167, INL-181). */
+import { useEffect } from "preact/hooks";
+import { html } from "./html.js";
+import { t } from "./i18n.js";
+import { number, wait } from "./format.js";
+import { moment, Problem, useAnswer } from "./listing.js";
+import { roomOf } from "./store.js";
+import { alarm } from "./icons.js";
+import { Panel } from "./dialogs.js";
+
+const EVERY_MS = 10_000;
+
+const STATUSES = { ok: "diag.ok", degraded: "diag.degraded", shutting_down: "diag.stopping" };
+
+const nameOf = (id) => roomOf(id).value?.name ?? id;
+
+/** One row: a mark where something needs a look, its name, its value; `note` explains, `scope` says whose figure it is. */
+function Row({ name, look = false, note, scope, children }) {
+  return html`
+    <div class="diag-row">
+      <dt>${look && alarm()}<span>${name}</span></dt>
+      <dd>${children}${scope && html` <span class="diag-scope">${t(`diag.${scope}`)}</span>`}${note && html`<p class="note">${note}</p>`}</dd>
+    </div>
+  `;
+}
+
+const Lines = ({ texts, none }) => (texts.length === 0 ? none : html`<ul>${texts.map((text) => html`<li>${text}</li>`)}</ul>`);
+
+function Status({ health }) {
+  const ready = health.ready ? t("diag.ready") : `${t("diag.notready")}: ${health.reasons.map((one) => one.text).join("; ")}`;
+  return html`<${Row} name=${t("diag.status")} look=${!health.ready} scope="own">${t(STATUSES[health.status])} · ${ready}<//>`;
+}
+
+function Warnings({ health }) {
+  const found = [...health.warnings, ...health.configWarnings].map((one) => one.message);
+  return html`<${Row} name=${t("diag.warnings")} look=${found.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>`;
+}
+
+function Version({ health }) {
+  const count = health.fleet.instances;
+  const fleet = t(count === 1 ? "instances.one" : "instances", { n: count });
+  return html`<${Row} name=${t("diag.version")}>${health.version} · ${t("diag.up", { n: wait(health.uptimeSec) })} · ${moment(health.startedAt)} · ${health.instance} · ${fleet}${health.fleet.partial && " · partial"}<//>`;
+}
+
+/** Files that pass by their ending, and all that was asked about: how well the rules of the gate fit this site. */
+function InlineRooms({ inline }) {
+  const all = inline.gatedTotal + inline.bypassedTotal;
+  const share = all ? Math.round((1000 * inline.gatedTotal) / all) / 10 : 0;
+  const text = t("diag.inline.value", { gated: number(inline.gatedTotal), bypassed: number(inline.bypassedTotal), share });
+  const hosts = inline.hosts.join(", ");
+  const look = inline.indexFrom !== "valkey";
+  return html`
+    <${Row} name=${t("diag.inline")} look=${look} scope="fleet" note=${look ? t(`diag.index.${inline.indexFrom}`) : t("diag.inline.note")}>${text}${hosts && html`<p class="mono">${hosts}</p>`}<//>
+  `;
+}
+
+/** What visitors met at the sites; who hung up himself is no error of a site (INL-177). */
+function OriginErrors({ inline }) {
+  const byRoom = Object.entries(inline.originErrors).map(([id, classes]) => {
+    const met = Object.entries(classes).filter(([, count]) => count > 0);
+    return `${nameOf(id)}: ${met.map(([kind, count]) => `${kind} ${number(count)}`).join(", ")}`;
+  });
+  return html`
+    <${Row} name=${t("diag.origin")} look=${inline.originErrorsTotal > 0} scope="fleet" note=${inline.originErrorsTotal > 0 && t("diag.origin.note")}>
+      ${number(inline.originErrorsTotal)}<${Lines} texts=${byRoom} none="" />
+      <p>${t("diag.aborts", { n: number(inline.clientAbortsTotal) })}</p><//>
+  `;
+}
+
+function Rows({ health }) {
+  const { storage, backend, inline } = health;
+  const incidents = health.incidents.map((one) => one.text);
+  return html`
+    <dl class="diag">
+      <${Status} health=${health} />
+      <${Row} name=${t("diag.incidents")} look=${incidents.length > 0}><${Lines} texts=${incidents} none=${t("form.none")} /><//>
+      <${Warnings} health=${health} />
+      <${Version} health=${health} />
+      <${Row} name=${t("diag.storage")} look=${!storage.ok}>${t(storage.ok ? "diag.good" : "diag.bad")}${storage.lastError && ` · ${storage.lastError}`}<//>
+      <${Row} name="Valkey" look=${backend.valkey !== "up"}>${backend.valkey}<//>
+      ${inline && html`<${InlineRooms} inline=${inline} /><${OriginErrors} inline=${inline} />`}
+    </dl>
+  `;
+}
+
+export function Diagnostics({ panelId }) {
+  const { answer, problem, load } = useAnswer("/health");
+  useEffect(() => {
+    const timer = setInterval(load, EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return html`
+    <${Panel} panelId=${panelId} kind="sheet sheet-full" title=${t("diag")}>
+      ${() => html`<div class="panel-body"><${Problem} text=${problem} again=${load} />${answer && html`<${Rows} health=${answer} />`}</div>`}
+    <//>
+  `;
+}
