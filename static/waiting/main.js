@@ -286,4 +286,6 @@ addEventListener('pageshow', event => {
 setInterval(() => (model.lost || /refused|Full|turn/.test(model.screen) || (model.view || {}).opensAt) && paint(), 1000);
 startMail(post);
 translate(firstLanguage());
-feed.start();
+// At a customer's URL only a cookie can let anybody in: without one every turn would end at this page again (INL-219).
+if (inline && cookieless) end('cookies');
+else feed.start();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -94,6 +95,34 @@ async def test_it_keeps_a_browser_in_line_at_the_url_that_it_asked_for(shop: Fro
         assert page.url == "http://www.mall.test/order"
         assert not [each for each in asked if "qm_token" in each or "token=" in each]
         await chromium.close()
+
+
+@pytest.mark.browser
+@pytest.mark.req("INL-219", "INL-214")
+async def test_it_says_that_cookies_are_needed_instead_of_turning_in_circles(shop: Front, tmp_path: Path) -> None:
+    """Everybody is let in at once here; this browser keeps no cookie, so each load would be another newcomer's."""
+    shop.room("mall", proxyOrigin=_origin(shop), targetUrl="http://www.mall.test/", rate=6000)
+    blocked = {"profile": {"default_content_setting_values": {"cookies": 2}}}
+    (tmp_path / "Default").mkdir()
+    (tmp_path / "Default/Preferences").write_text(json.dumps(blocked))
+    rules = f"MAP www.mall.test:80 {urlsplit(shop.server.url).netloc}"
+    asked: list[str] = []
+    async with async_playwright() as playwright:
+        context = await playwright.chromium.launch_persistent_context(
+            tmp_path, executable_path="/usr/bin/chromium", args=[*FLAGS, f"--host-resolver-rules={rules}"], locale="en"
+        )
+        page = await context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto("http://www.mall.test/shelf")
+        label = page.locator("#label")
+        await expect(label).to_have_text("This site needs cookies", timeout=30_000)
+        await expect(page.locator("#sub")).to_contain_text("Allow cookies for this site, then load the page again.")
+        assert asked.count("http://www.mall.test/shelf") == 1, "it was not loaded again by itself"
+        assert not [each for each in asked if "token" in each]
+        await page.reload()
+        await expect(label).to_have_text("This site needs cookies", timeout=30_000)
+        await context.close()
+    assert shop.admin("GET", "rooms/mall")[1]["room"]["waiting"] == 0
 
 
 def _origin(front: Front) -> str:
