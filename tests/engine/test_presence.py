@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.facts_of_passes import Promoted, SlotGiven
-from app.infrastructure.engine_results import Reason, TicketState, Verdict, ViewState
+from app.infrastructure.engine_results import Reason, TicketState, Verdict, Via, ViewState
 from tests.engine.world import ROOM, Browser, World
 
 
@@ -44,20 +44,22 @@ async def test_it_never_counts_a_page_as_absent_that_asks_every_five_seconds(wor
     assert await promoted(world, browser)
 
 
-@pytest.mark.req("ENG-137")
+@pytest.mark.req("ENG-137", "INL-084")
 async def test_it_sees_a_holder_by_join_and_status_but_not_by_a_check(world: World) -> None:
     await world.create(rate_per_minute=0, presence_sec=30)
-    joining, asking, checking = await world.joined(3)
+    joining, asking, checking, gated = await world.joined(4)
     await world.advance(25)
     await world.join(joining)
     await world.status(asking)
     await world.check(checking)
+    await world.check(gated, via=Via.INLINE)
     await world.advance(10)
 
     await world.update(rate_per_minute=60_000)
     await world.tick(0.1)
 
-    assert [(await world.ticket(b.ticket)).flags & 1 for b in (joining, asking, checking)] == [1, 1, 0]
+    people = (joining, asking, checking, gated)
+    assert [(await world.ticket(b.ticket)).flags & 1 for b in people] == [1, 1, 0, 0]
 
 
 @pytest.mark.req("ENG-139")

@@ -1,12 +1,15 @@
-"""Origins that read targets as frameworks do: a Node server and a WSGI application. Each answers the path it took."""
+"""Origins that read targets as frameworks do: Node, a WSGI application, nginx. Each answers the path it took."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 NODE = """
@@ -20,6 +23,36 @@ const server = require('http').createServer((request, answer) => {
 });
 server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 """
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log stderr crit; events {{ }}
+http {{
+  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ add_header X-Took-Raw "$uri $request_method" always; return 200 "ok"; }}
+  }}
+}}
+"""
+"""``$uri`` is decoded and has its dots and doubled slashes resolved, as locations and the paths of files see it."""
+
+
+@contextlib.contextmanager
+def nginx(folder: Path) -> Iterator[str]:
+    """An nginx, which resolves targets before anything behind it sees them."""
+    places = (os.environ.get("PATH", ""), "/usr/sbin", str(Path(__file__).parents[2] / ".tools/usr/sbin"))
+    program = next(filter(None, (shutil.which("nginx", path=place) for place in places)), None)
+    assert program, "nginx is missing: run .ci/ensure"
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # given over, so that nobody else takes the port
+        port, number = listening.getsockname()[1], listening.fileno()
+        (folder / "conf").write_text(NGINX.format(folder=folder, port=port))
+        command = [program, "-p", str(folder), "-c", str(folder / "conf")]
+        process = subprocess.Popen(command, env={"NGINX": f"{number};"}, pass_fds=[number])
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @contextlib.contextmanager

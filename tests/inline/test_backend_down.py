@@ -11,6 +11,7 @@ import pytest
 
 from tests.admin.test_http_outage import child_of, halted
 from tests.harness import Server, wait_for
+from tests.inline import surge
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 from tests.inline.people import Visitor
@@ -51,6 +52,11 @@ def outage(the_origin: Origin) -> Iterator[Front]:
     "INL-198",
     "INL-190",
     "VIS-208",
+    "INL-196",
+    "INL-230",
+    "ENG-047",
+    "ENG-279",
+    "VIS-212",
 )
 def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front, the_origin: Origin) -> None:
     the_origin.reset()
@@ -60,6 +66,8 @@ def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front,
         Visitor(outage, "loose"),
     )
     inside.enter()
+    stored = {room: outage.admin("GET", f"rooms/{room}")[1]["room"]["onBackendDown"] for room in ("strict", "loose")}
+    assert stored == {"strict": "closed", "loose": "open"}
     assert loose.call().status == 503
     the_origin.reset()
 
@@ -89,6 +97,9 @@ def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front,
             assert (refused.status, json.loads(refused.body)["code"]) == (503, "storage_unavailable")
         assert the_origin.heads == []
         assert inside.call("/x.js").status == 200  # the bypass holds
+        assert surge.rows(outage, "strict.test") == surge.storage()
+        assert surge.rows(outage, "loose.test") == surge.app()
+        assert surge.rows(outage, "strict.test")[0].cdn_acts
         for answer in (loose.page(), loose.call(method="POST")):
             assert (answer.status, answer.body, answer.values("set-cookie")) == (200, b"ok", [])
         the_origin.script = echo
@@ -113,13 +124,15 @@ def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front,
         visitor.close()
 
 
-@pytest.mark.req("INL-080", "INL-081", "INL-184", "INL-185", "INL-150")
+@pytest.mark.req("INL-080", "INL-081", "INL-184", "INL-185", "INL-150", "INL-186", "INL-230", "ENG-146")
 def test_it_lets_nobody_in_whose_admission_cannot_be_recorded(outage: Front, the_origin: Origin) -> None:
     the_origin.reset()
     inside, page, call = (Visitor(outage, "strict", agent=f"C/{n}") for n in range(3))
+    outage.room("loose", rate=6000, queueMaxPerIp=None)
+    lenient = Visitor(outage, "loose", agent="C/4")
     inside.enter()
-    page.wait_for_turn()
-    call.wait_for_turn()
+    for visitor in (page, call, lenient):
+        visitor.wait_for_turn()
     the_origin.reset()
 
     with all_halted(child_of(outage.server.pid, "postgres")):
@@ -128,6 +141,7 @@ def test_it_lets_nobody_in_whose_admission_cannot_be_recorded(outage: Front, the
             cookies = "; ".join(f"{name}={value}" for name, value in call.jar.items())
             client.send(upgrade("strict.test", extra=f"\nUser-Agent: {call.agent}\nCookie: {cookies}"))
             refused_upgrade = client.answer()
+        assert surge.rows_of(lenient) == surge.storage(), "open to an outage of Valkey, not to this one"
         assert the_origin.heads == []
         for answer in (refused_page, refused_call, refused_upgrade):
             assert (answer.status, answer.header("retry-after")) == (503, "5")
@@ -140,5 +154,5 @@ def test_it_lets_nobody_in_whose_admission_cannot_be_recorded(outage: Front, the
         wait_for(lambda visitor=visitor: visitor.page().status == 200)
         assert "qm_dk_strict" in visitor.jar
         assert visitor.call().status == 200
-    for visitor in (inside, page, call):
+    for visitor in (inside, page, call, lenient):
         visitor.close()

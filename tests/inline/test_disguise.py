@@ -12,7 +12,7 @@ from app.domain.inline.requests import MEDIA
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 from tests.inline.people import Visitor
-from tests.inline.readers import node, wsgi
+from tests.inline.readers import nginx, node, wsgi
 
 PLAIN = [
     "/x.js", "/X.JS", "/a/b/c.CsS", "/x.js?a=/checkout", "/a-b_c~d.woff2", "/x.min.js", "/a.php.js", "/v1.2/x.mjs",
@@ -53,11 +53,11 @@ DEVIATIONS = [
 
 
 @pytest.fixture(scope="module")
-def doors(the_front: Front) -> Iterator[list[Visitor]]:
+def doors(the_front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Visitor]]:
     """A visitor without a ticket in front of each app, whose rooms let nobody in."""
-    with node() as first, wsgi() as second:
+    with node() as first, wsgi() as second, nginx(tmp_path_factory.mktemp("nginx")) as third:
         made = []
-        for room, origin in (("noded", first), ("wsgied", second)):
+        for room, origin in (("noded", first), ("wsgied", second), ("nginxed", third)):
             the_front.room(room, rate=0, proxyOrigin=origin)
             made.append(Visitor(the_front, room))
         yield made
@@ -67,6 +67,10 @@ def doors(the_front: Front) -> Iterator[list[Visitor]]:
 
 def took(answer) -> tuple[str, str]:  # type: ignore[no-untyped-def]
     """Path and method as the app took them."""
+    raw = answer.header("x-took-raw")
+    if raw is not None:
+        path, _, method = raw.rpartition(" ")
+        return path, method
     path, _, method = (answer.header("x-took") or "").partition(" ")
     return unquote(path, "latin-1"), method
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness import Server, wait_for
+from tests.inline import surge
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
@@ -17,8 +18,9 @@ from tests.inline.raw import Answer
 APP, QUEUE, CONSOLE, BARE, NOT_INLINE, MISSING = "app", "queue", "console", "bare", "not_inline_host", "not_found"
 ROOT = ("/", "/public/admin.html")
 ADMIN = ("/api/admin/me", "/api/v1/admin/me")
-VISITOR = ("/api/version", "/api/check?room=x", "/events?room=x", "/qm.js", "/healthz")
+VISITOR = ("/api/version", "/api/check?room=x", "/events?room=x", "/qm.js", "/healthz", "/w/named", "/metrics")
 OTHER = ("/x", "/favicon.png?x", "/api/none")
+APPS = ("/api/join", "/docs", "/assets/waiting-x.js", "/fonts/x.woff2", "/api/v1/check", "/offline.html")
 
 
 def kind(answer: Answer) -> str:
@@ -62,7 +64,8 @@ def fronts(the_origin: Origin) -> Iterator[dict[str, Front]]:
     }
     servers, made = [], {}
     for name, env in kinds.items():
-        server = Server(env={"PROXY_ALLOW_PRIVATE": "1", "MAX_CONNECTIONS": "0", **env}, workers=1)
+        env = {"PROXY_ALLOW_PRIVATE": "1", "MAX_CONNECTIONS": "0", "ADMIN_AUTH_FAIL_PER_MIN": "3", **env}
+        server = Server(env=env, workers=1)
         servers.append(server.__enter__())
         made[name] = Front(server, the_origin)
     for name, front in made.items():
@@ -90,7 +93,8 @@ def save(front: Front, host: str, room: str, target: str, **fields: object) -> A
 
 @pytest.mark.req(
     "INL-003", "INL-045", "INL-053", "INL-055", "INL-060", "INL-061", "INL-063", "INL-064", "INL-065", "INL-066",
-    "INL-067", "INL-068", "INL-069", "INL-070", "INL-072", "INL-073",
+    "INL-067", "INL-068", "INL-069", "INL-070", "INL-072", "INL-073", "VIS-003", "ADM-002", "ADM-004", "ADM-005",
+    "ADM-006",
 )  # fmt: skip
 def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], the_origin: Origin) -> None:
     the_origin.reset()
@@ -112,10 +116,53 @@ def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], 
     assert row(admin, "named.test") == WITHHELD_ROW
     assert row(admin, "both.test") == APP_ROW
     assert row(admin, "192.0.2.9") == WITHHELD_ROW
+    for front in fronts.values():
+        assert {kind(ask(front, "named.test", path)) for path in APPS} == {APP}
+    the_origin.reset()
+    assert row(unset, "192.0.2.9") == KEPT_ROW
+    assert [head for head in the_origin.heads if b"/admin/" in head.partition(b" HTTP")[0]] == []
 
 
-@pytest.mark.req("INL-069", "INL-044")
+@pytest.mark.req("ADM-003", "INL-063")
+def test_it_looks_at_no_credential_where_the_console_is_withheld(fronts: dict[str, Front]) -> None:
+    """Wrong keys count towards no lock-out there, and a right one opens nothing."""
+    for front, host, console in (
+        (fronts["admin"], "queue.test", "console.test"), (fronts["unset"], "elsewhere.test", "127.0.0.1"),
+    ):  # fmt: skip
+        key = front.server.admin_key
+
+        def tried(host: str, method: str, path: str, key: str, front: Front = front) -> Answer:
+            lines = f"{method} {path} HTTP/1.1\nHost: {host}\nAuthorization: Bearer {key}\nConnection: close"
+            with front.connect() as client:
+                return client.ask(lines)
+
+        for path in ("rooms", "me", "health", "operators", "events", "session", "nothing"):
+            for base in ("/api/admin/", "/api/v1/admin/"):
+                for method, word in (("GET", key), ("POST", "wrong"), ("DELETE", "wrong"), ("GET", "wrong")):
+                    assert kind(tried(host, method, base + path, word)) == BARE, (host, method, path)
+        assert tried(console, "GET", "/api/admin/me", key).status == 200
+        assert tried(console, "GET", "/api/admin/me", "wrong").status == 401, "none of the wrong ones was counted"
+
+
+@pytest.mark.req("INL-069", "INL-070", "INL-044", "ADM-007")
 def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
+    for name, front in fronts.items():
+        console = "console.test" if name == "admin" else "127.0.0.1"
+        save(front, console, "leaves", "http://leaves.test/")
+        assert kind(ask(front, "leaves.test", "/__qm/healthz")) == QUEUE
+        save(front, console, "leaves", "http://leaves.test/", proxyOrigin=None)
+        left = ask(front, "leaves.test", "/__qm/api/admin/me")
+        assert kind(left) == (BARE if name == "admin" else NOT_INLINE)
+        if name != "admin":
+            said = json.loads(left.body)
+            assert said.get("console") == ("https://queue.test/" if name == "public" else None)
+            assert ("PUBLIC_URL" in said["error"]) is (name == "unset")
+        with front.connect() as client:
+            page = client.ask("GET /__qm/ HTTP/1.1\nHost: leaves.test\nAccept: text/html\nSec-Fetch-Mode: navigate")
+        assert page.status == 404
+        assert (b'<a href="https://queue.test/">' in page.body) is (name == "public")
+        assert (b"PUBLIC_URL is unset" in page.body) is (name == "unset")
+        assert b"refresh" not in page.body
     told = json.loads(ask(fronts["public"], "old.test", "/__qm/").body)
     untold = json.loads(ask(fronts["unset"], "old.test", "/__qm/").body)
     assert (told["code"], told["console"]) == (NOT_INLINE, "https://queue.test/")
@@ -125,8 +172,9 @@ def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
         assert kind(answer) == MISSING
 
 
-@pytest.mark.req("INL-056", "INL-059", "INL-071", "INL-217", "INL-238")
-def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front]) -> None:
+@pytest.mark.req("INL-056", "INL-059", "INL-071", "INL-217", "INL-238", "VIS-005")
+def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front], the_origin: Origin) -> None:
+    the_origin.reset()
     front = fronts["unset"]
     moved = ask(front, "named.test", "/__qm")
     assert (moved.status, moved.header("location")) == (308, "/__qm/")
@@ -138,7 +186,7 @@ def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front]) -
     assert all(address.startswith("/__qm/assets/") for address in addresses)
     assert ask(front, "named.test", addresses[0]).status == 200
     missing = ask(front, "named.test", "/__qm/nothing")
-    assert (kind(missing), missing.header("cache-control")) == (MISSING, "no-store")
+    assert (missing.status, kind(missing), missing.header("cache-control")) == (404, MISSING, "no-store")
     with front.connect() as client:
         data = json.dumps({"key": front.server.admin_key}).encode()
         answer = client.ask(
@@ -149,9 +197,10 @@ def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front]) -
         assert (answer.status, "; Path=/__qm/api/admin; HttpOnly; SameSite=Strict" in cookie) == (200, True)
         worker = client.ask("GET /__qm/assets/x.js HTTP/1.1\nHost: named.test\nService-Worker: script")
         assert worker.status == 404
+    assert the_origin.heads == []
 
 
-@pytest.mark.req("INL-057", "INL-055")
+@pytest.mark.req("INL-057", "INL-055", "VIS-007")
 def test_it_answers_for_rooms_of_its_own_host_alone(front: Front) -> None:
     front.room("elsewhere", rate=0)
     visitor = Visitor(front, "shut")
@@ -189,7 +238,7 @@ def test_it_answers_probes_beside_the_public_name_only(front: Front, origin: Ori
         assert b"qm_proxy_gated_total" in client.ask(f"GET /__qm/metrics HTTP/1.1\nHost: shut.test\n{key}").body
 
 
-@pytest.mark.req("INL-001", "INL-002", "INL-022", "INL-025", "INL-043")
+@pytest.mark.req("INL-001", "INL-002", "INL-022", "INL-025", "INL-043", "ENG-026", "ENG-027")
 def test_it_begins_and_ends_with_the_rooms_setting(front: Front, origin: Origin) -> None:
     made = front.room("comes", state="bypass")
     assert (made["created"], made["room"]["mode"], made["room"]["proxyOrigin"]) == (True, "inline", origin.address)
@@ -275,10 +324,15 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
     "VIS-032",
     "VIS-080",
     "VIS-019",
+    "INL-230",
+    "ENG-201",
 )
 def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Origin) -> None:
     secret = "an-edge-secret-of-the-tests"
-    limits = {"WAITING_LIMIT_PER_MIN": "2", "CHECK_LIMIT_PER_MIN": "1", "STATUS_LIMIT_PER_MIN": "1"}
+    limits = {
+        "WAITING_LIMIT_PER_MIN": "2", "CHECK_LIMIT_PER_MIN": "1", "STATUS_LIMIT_PER_MIN": "3",
+        "JOIN_LIMIT_PER_MIN": "1", "SSE_PER_IP": "1", "SSE_MAX_TOTAL": "2",
+    }  # fmt: skip
     env = {"PROXY_ALLOW_PRIVATE": "1", "EDGE_SECRET": secret, "PROXY_TIMEOUT_MS": "5", **limits}
     with Server(env=env, workers=1) as server:
         front = Front(server, origin)
@@ -300,6 +354,11 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
                         assert (answer.status, said["code"]) == (403, "edge_required"), path
                         assert "x-qm-edge" not in answer.body.decode().lower()
                         assert answer.header("cache-control") == "no-store"
+            page, call = surge.rows(front, "open.test")
+            assert (page, call) == (
+                surge.Row(403, "small", None, None, None), surge.Row(403, "edge_required", None, None, None),
+            )  # fmt: skip
+            assert not page.cdn_acts
             assert origin.heads == []
             assert client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").status == 200
             for path in ("/api/version", "/metrics", "/healthz/"):
@@ -337,14 +396,42 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             assert answers[2].header("retry-after")
             shown = page.replace("GET / ", "GET /__qm/ ")  # a budget of its own, with the same number
             assert [client.ask(shown).status for _ in range(3)] == [200, 200, 429]
+            assert surge.read(answers[2], is_page=True)[:4] == (429, "retry", None, None)
             assert [client.ask(call).status for _ in range(3)] == [503, 503, 503]
-            passing = page.replace("shut.test", "open.test")
-            assert [client.ask(passing).status for _ in range(40)] == [200] * 40  # INL-086
+            assert surge.read(client.ask(call), is_page=False) == surge.waiting("new")[1]
+            joins, streams = [], []
+            for place in (7, 8, 9):
+                who = f"Host: shut.test\nX-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.{place}"
+                kind = "Content-Type: application/json\nSec-Fetch-Site: same-origin\nContent-Length: 17"
+                answers = [
+                    client.ask(f"POST /__qm/api/join HTTP/1.1\n{who}\n{kind}", b'{"roomId":"shut"}') for _ in "ab"
+                ]
+                joins.append(surge.read(answers[1], is_page=False)._replace(retry=None))
+                assert answers[1].header("retry-after")
+                token = json.loads(answers[0].body)["token"]
+                stream = f"GET /__qm/events?room=shut&token={token} HTTP/1.1\n{who}"
+                streams.append(front.connect())
+                streams[-1].send(stream.replace("\n", "\r\n").encode() + b"\r\n\r\n")
+                if place == 7:  # one of each address, and two in all
+                    assert streams[0].head().status == 200
+                    with front.connect() as second:
+                        own = surge.read(second.ask(stream), is_page=False)
+                    assert own == surge.Row(429, "sse_limit", None, None, "30")
+            assert joins == [surge.Row(429, "rate_limited", None, None, None)] * 3
+            assert streams[1].head().status == 200
+            full = surge.read(streams[2].answer(), is_page=False)
+            assert full == surge.Row(503, "sse_full", "1", None, "30")
+            for each in streams:
+                each.close()
+            https = {"rules": [{"action": "protect", "pattern": "https://shut.test/*"}]}
+            front.admin("POST", "rooms", {"id": "shut", **https}, **edge)
+            assert client.ask(call).status == 200
+            assert client.ask(f"{call}\nX-Forwarded-Proto: https").status == 503, "proved by the secret"
             with front.connect() as other:  # framing before the secret, the secret before everything else
                 other.send(b"POST /__qm/none HTTP/1.1\r\nHost: open.test\r\nContent-Length: 1, 1\r\n\r\n")
                 assert other.answer().status == 400
         health = front.admin("GET", "health", **edge)[1]
-        assert health["edge"]["refusedTotal"] == 21
+        assert health["edge"]["refusedTotal"] == 23
         warnings = {warning["code"]: warning for warning in health["configWarnings"]}
         assert "console_host_withheld" in warnings
         timeout = next(one for one in health["configWarnings"] if one["variable"] == "PROXY_TIMEOUT_MS")
@@ -352,7 +439,7 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
         assert secret not in server.stderr
 
 
-@pytest.mark.req("INL-163", "INL-164", "INL-162", "INL-165", "INL-166", "INL-168")
+@pytest.mark.req("INL-163", "INL-164", "INL-162", "INL-165", "INL-166", "INL-168", "INL-230")
 def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> None:
     caps = {"MAX_CONNECTIONS": "3", "CONNECTION_RESERVE": "2", "SSE_MAX_TOTAL": "2"}
     with Server(env={"PROXY_ALLOW_PRIVATE": "1", **caps}, workers=1) as server:
@@ -372,6 +459,7 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
                 assert (answer.header("x-qm-queued"), answer.header("x-qm-origin")) == (None, None)
                 assert answer.header("cache-control") == "no-store"
                 assert (b"overloaded" in answer.body) is (accept == "*/*")
+                assert surge.read(answer, is_page=accept != "*/*").cdn_acts
         assert len(origin.heads) == 3
         with front.connect() as client:
             full = client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test")

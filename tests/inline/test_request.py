@@ -96,7 +96,7 @@ def test_it_keeps_hop_by_hop_headers_to_itself(front: Front, origin: Origin) -> 
     assert origin.heads[0].split(b"\r\n")[1:-5] == [b"Host: open.test", b"Cookie: a=1", b"X-Kept: 1", b"TE: trailers"]
 
 
-@pytest.mark.req("INL-137", "INL-139")
+@pytest.mark.req("INL-137", "INL-139", "VIS-060")
 def test_it_keeps_the_consoles_cookie_and_no_other(front: Front, origin: Origin) -> None:
     sent_and_kept = [
         ("a=1; qm_console=x; qm_shop=y", b"a=1; qm_shop=y"),
@@ -107,6 +107,7 @@ def test_it_keeps_the_consoles_cookie_and_no_other(front: Front, origin: Origin)
         ("a=1;qm_console=x", b"a=1"),
         ("qm_console=x;  a=1;b=2", b"a=1;b=2"),
         ("a=qm_console=x", b"a=qm_console=x"),
+        ("qm_shop=t; qms_shop=s; qm_dk_shop=k", b"qm_shop=t; qms_shop=s; qm_dk_shop=k"),
     ]
     with front.connect() as client:
         for sent, kept in sent_and_kept:

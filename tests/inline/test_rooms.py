@@ -22,12 +22,18 @@ from tests.inline.people import Visitor
 from tests.inline.test_saves import room
 
 
-@pytest.mark.req("INL-006", "INL-013", "INL-014", "INL-005", "INL-024")
+@pytest.mark.req("INL-006", "INL-013", "INL-014", "INL-005", "INL-024", "ENG-026", "ENG-027", "ENG-047")
 @pytest.mark.parametrize(("fields", "code"), [
     ({"id": "fresh", "proxyOrigin": "http://203.0.114.7"}, "target_url_required"),
     ({"id": "fresh", "targetUrl": "http://fresh.test", "proxyOrgin": "http://203.0.114.7"}, "unknown_field"),
     ({"id": "open", "proxyOrigin": "http://203.0.114.7/path"}, "invalid_proxy_origin"),
     ({"id": "open", "onBackendDown": "half"}, "invalid_on_backend_down"),
+    ({"id": "open", "onBackendDown": None}, "invalid_on_backend_down"),
+    ({"id": "fresh"}, "target_url_required"),
+    *(({"id": "open", "targetUrl": url}, "invalid_target_url") for url in (
+        "", "shop.test", "/x", "ftp://shop.test/", "http://", "http://u@shop.test/", "http://u:p@shop.test/",
+        "http://shop.test/#top", "http://shop.test/" + "a" * 2048, "javascript:alert(1)", 5,
+    )),
     ({"id": "open", "rate": 5, "ratePerMinute": 6}, "conflicting_field"),
 ])  # fmt: skip
 @pytest.mark.req("FLT-066")

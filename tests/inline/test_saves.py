@@ -56,7 +56,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     return table
 
 
-@pytest.mark.req("INL-004", "INL-005", "INL-007", "INL-031")
+@pytest.mark.req("INL-004", "INL-005", "INL-007", "INL-031", "ENG-027")
 @pytest.mark.parametrize(("sent", "stored"), [
     (None, None), ("", None), ("http://site.test", "http://site.test"), ("HTTP://Site.TEST:80/", "http://site.test"),
     ("https://site.test:8443", "https://site.test:8443"), ("http://site.test.", "http://site.test"),
@@ -68,7 +68,7 @@ def test_it_stores_an_origin_in_its_one_spelling(sent: Any, stored: str | None) 
     assert proxy_origin(sent) == stored
 
 
-@pytest.mark.req("INL-005", "INL-031")
+@pytest.mark.req("INL-005", "INL-031", "ENG-027")
 @pytest.mark.parametrize("sent", [
     1, True, [], {}, "site.test", "ftp://site.test", "http://", "http:///x", "http://:80", "http://site.test:0",
     "http://site.test:65536", "http://site.test:", "http://site.test:x", "http://u@site.test", "http://u:p@site.test",
@@ -82,7 +82,7 @@ def test_it_refuses_what_is_more_or_less_than_an_origin(sent: Any) -> None:
         proxy_origin(sent)
 
 
-@pytest.mark.req("INL-029", "INL-030", "INL-032", "INL-033", "INL-035", "INL-232")
+@pytest.mark.req("INL-029", "INL-030", "INL-032", "INL-033", "INL-035", "INL-232", "ENG-027")
 @pytest.mark.parametrize("origin", [
     "http://10.0.0.5:3000", "http://127.0.0.1", "http://localhost:3000", "http://a.localhost", "http://169.254.169.254",
     "http://[::1]", "http://[fd00:ec2::254]", "http://100.64.0.1", "http://0.0.0.0", "http://192.0.0.8",
@@ -116,7 +116,7 @@ async def test_it_saves_a_name_that_does_not_resolve_and_says_so(names: dict[str
 OTHER = room("other", "https://other.test/", "http://site.test")
 
 
-@pytest.mark.req("INL-008", "INL-009", "INL-039")
+@pytest.mark.req("INL-008", "INL-009", "INL-039", "ENG-027")
 @pytest.mark.parametrize(("target", "origin", "loops"), [
     ("https://shop.test/", "http://shop.test:3000", True), ("https://SHOP.test/", "http://shop.test", True),
     ("https://shop.test/", "http://other.test", True), ("https://shop.test/", "http://queue.test", True),
@@ -160,7 +160,7 @@ INLINE = room("shop", "https://shop.test/", "http://site.test")
 SNIPPET = room("shop", "https://shop.test/")
 
 
-@pytest.mark.req("INL-015", "INL-016", "INL-017")
+@pytest.mark.req("INL-015", "INL-016", "INL-017", "ENG-028")
 @pytest.mark.parametrize(("before", "after", "is_change"), [
     (None, INLINE, True), (SNIPPET, INLINE, True), (INLINE, SNIPPET, True), (None, SNIPPET, False),
     (INLINE, room("shop", "https://new.test/", "http://site.test"), True),

@@ -161,7 +161,7 @@ def test_it_lets_nobody_upgrade_who_waits(front: Front, origin: Origin, target: 
     assert (origin.heads, origin.connections) == ([], before)
 
 
-@pytest.mark.req("INL-154")
+@pytest.mark.req("INL-154", "VIS-006")
 def test_it_upgrades_nothing_of_its_own(front: Front, origin: Origin) -> None:
     for path in (b"/__qm/socket", b"/__qm/events", b"/__qm"):
         with front.connect() as client:

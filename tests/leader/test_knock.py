@@ -62,7 +62,7 @@ async def failure(site: Origin, timeout_ms: int = 5000) -> str:
     return caught.value.kind
 
 
-@pytest.mark.req("MSH-034")
+@pytest.mark.req("MSH-034", "INL-038")
 async def test_it_asks_for_the_head_of_the_first_page_under_a_name_of_its_own(site: Site) -> None:
     answer = await knocker().knock(site.origin)
 
@@ -92,6 +92,7 @@ async def test_it_repeats_by_get_where_head_is_not_known(site: Site, status: int
     assert [head.split()[0] for head in site.heads] == [b"HEAD", b"GET"]
 
 
+@pytest.mark.req("INL-038")
 async def test_it_follows_a_redirect_inside_the_host_only_and_not_for_ever(site: Site) -> None:
     moves = {
         b"/": b"/shop?x=1#top", b"/shop?x=1": f"http://127.0.0.1:{site.port}/deep".encode(),
@@ -146,6 +147,7 @@ async def test_it_names_the_class_of_a_failure(site: Site) -> None:
     assert await failure(Origin("http", "no-such-name.invalid", 80)) == "dns"
 
 
+@pytest.mark.req("INL-038")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "10.0.0.5", "169.254.169.254"])
 async def test_it_connects_to_no_internal_address_unless_that_is_allowed(site: Site, host: str) -> None:
     with pytest.raises(Refused):
@@ -154,6 +156,7 @@ async def test_it_connects_to_no_internal_address_unless_that_is_allowed(site: S
     assert site.heads == []
 
 
+@pytest.mark.req("INL-038")
 async def test_it_refuses_a_name_with_one_internal_address_among_its_own(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ async def test_it_refuses_a_name_with_one_internal_address_among_its_own(
         await Knocker(timeout_ms=2000, allow_private=False).knock(Origin("http", "shop.example", site.port))
 
 
+@pytest.mark.req("INL-038", "INL-232")
 async def test_it_never_connects_to_the_servers_own_stores(site: Site) -> None:
     own = own_ports(f"redis://:secret@localhost:{site.port}/0", "postgresql://u:p@db.invalid/qm", "unix:///tmp/x")
     assert own == [("localhost", site.port), ("db.invalid", 5432)]
