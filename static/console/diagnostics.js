@@ -12,6 +12,11 @@ const EVERY_MS = 10_000;
 
 const STATUSES = { ok: "diag.ok", degraded: "diag.degraded", shutting_down: "diag.stopping" };
 
+const SCOPES = { own: "diag.own", fleet: "diag.fleet" };
+
+/** What is known of the hosts while Valkey was never reached (INL-194). */
+const INDEXES = { postgres: "diag.index.postgres", none: "diag.index.none" };
+
 const nameOf = (id) => roomOf(id).value?.name ?? id;
 
 /** One row: a mark where something needs a look, its name, its value; `note` explains, `scope` says whose figure it is. */
@@ -19,7 +24,7 @@ function Row({ name, look = false, note, scope, children }) {
   return html`
     <div class="diag-row">
       <dt>${look && alarm()}<span>${name}</span></dt>
-      <dd>${children}${scope && html` <span class="diag-scope">${t(`diag.${scope}`)}</span>`}${note && html`<p class="note">${note}</p>`}</dd>
+      <dd>${children}${scope && html` <span class="diag-scope">${t(SCOPES[scope])}</span>`}${note && html`<p class="note">${note}</p>`}</dd>
     </div>
   `;
 }
@@ -48,9 +53,8 @@ function InlineRooms({ inline }) {
   const share = all ? Math.round((1000 * inline.gatedTotal) / all) / 10 : 0;
   const text = t("diag.inline.value", { gated: number(inline.gatedTotal), bypassed: number(inline.bypassedTotal), share });
   const hosts = inline.hosts.join(", ");
-  const look = inline.indexFrom !== "valkey";
   return html`
-    <${Row} name=${t("diag.inline")} look=${look} scope="fleet" note=${look ? t(`diag.index.${inline.indexFrom}`) : t("diag.inline.note")}>${text}${hosts && html`<p class="mono">${hosts}</p>`}<//>
+    <${Row} name=${t("diag.inline")} look=${inline.indexFrom in INDEXES} scope="fleet" note=${t(INDEXES[inline.indexFrom] ?? "diag.inline.note")}>${text}${hosts && html`<p class="mono">${hosts}</p>`}<//>
   `;
 }
 

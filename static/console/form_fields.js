@@ -75,7 +75,7 @@ export const FIELDS = {
   name: { kind: "text", first: "", parse: parseName },
   targetUrl: { kind: "mono", first: "", parse: parseUrl },
   proxyOrigin: { kind: "inline", first: null, parse: parseInner },
-  onBackendDown: { kind: "choice", options: ["closed", "open"], first: "closed", parse: (value) => ({ value }) },
+  onBackendDown: { kind: "choice", options: [["closed", "f.onBackendDown.closed"], ["open", "f.onBackendDown.open"]], first: "closed", parse: (value) => ({ value }) },
   rate: { kind: "number", unit: "/min", first: 60, sent: "ratePerMinute", parse: whole(0, 100_000) },
   maxConcurrent: { kind: "number", unit: "onsite", first: null, parse: whole(1, 1_000_000, true) },
   passedTtlSec: { ...SEC, first: 600, parse: whole(1, 86_400) },

@@ -131,7 +131,7 @@ function Choice({ form, name }) {
     <${Frame} form=${form} name=${name}>
       ${(ties) => html`
         <span class="select"><select ...${ties} value=${form.raw.value[name]} onChange=${(event) => form.set(name, event.currentTarget.value)}>
-          ${FIELDS[name].options.map((word) => html`<option key=${word} value=${word}>${t(`f.${name}.${word}`)}</option>`)}</select>${chevron()}</span>
+          ${FIELDS[name].options.map(([word, key]) => html`<option key=${word} value=${word}>${t(key)}</option>`)}</select>${chevron()}</span>
       `}
     <//>
   `;
@@ -144,7 +144,7 @@ function Inline({ form, name }) {
     ${form.raw.value[name].on && html`
       <${Frame} form=${form} name=${name}>
         ${(ties) => html`
-          <span class="field-box"><input ...${ties} type="text" class="${ties.class} mono" placeholder="http://10.0.0.5:3000" autocomplete="off" autocapitalize="off" spellcheck=${false}
+          <span class="field-box"><input ...${ties} type="text" class="${ties.class} mono" placeholder="http://site:3000" autocomplete="off" autocapitalize="off" spellcheck=${false}
             value=${form.raw.value[name].text} disabled=${isHeld(form, name)} onInput=${(event) => form.set(name, { on: true, text: event.currentTarget.value })} /></span>
         `}
       <//>

@@ -19,7 +19,8 @@ CONSOLE = ROOT / "static/console"
 SOURCES = sorted(CONSOLE.glob("*.js"))
 DYNAMIC = {
     "f.": ["id", "name", "targetUrl", "rate", "maxConcurrent", "passedTtlSec", "sessionTtlSec", "sessionMaxSec",
-           "presenceSec", "queueMaxPerIp", "sessionMaxPerIp", "rules", "returnOrigins", "tagOrigins"],
+           "presenceSec", "queueMaxPerIp", "sessionMaxPerIp", "rules", "returnOrigins", "tagOrigins",
+           "proxyOrigin", "onBackendDown"],
     "section.": ["site", "pace", "clocks", "fairness", "targeting", "origins"],
     "theme.": ["system", "light", "dark"],
     "done.": ["active", "paused", "bypass"],
