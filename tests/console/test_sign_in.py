@@ -161,6 +161,19 @@ def test_it_hides_every_control_that_changes_something_from_readers(open_page: C
     expect(page.get_by_role("button", name="Edit")).to_have_count(0)
     expect(page.get_by_role("slider")).to_have_count(0)
     expect(card(page, "Shop").get_by_text("60 /min")).to_be_visible()
+    assert stub.sent("/rooms") == []
+
+
+@pytest.mark.req("ADM-290")
+def test_it_offers_an_operator_no_deletion_that_would_be_refused(open_page: Callable[..., Page], stub: Stub) -> None:
+    ops = {"kind": "operator", "via": "session", "role": "operator", "name": "Night ops", "operatorId": "535dddaa"}
+    for may_delete in (True, False):
+        stub.set(me=ops, can={"write": True, "deleteRoom": may_delete})
+        page = open_page()
+        sign_in(page)
+        card(page, "Shop").get_by_role("button", name="Edit").click()
+        expect(page.get_by_role("button", name="Save")).to_be_visible()
+        expect(page.get_by_role("button", name="Delete room")).to_have_count(int(may_delete))
 
 
 def test_it_stays_at_the_sign_in_page_until_asked(open_page: Callable[..., Page], stub: Stub) -> None:

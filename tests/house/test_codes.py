@@ -54,3 +54,17 @@ def test_no_visitor_route_answers_a_code_that_is_not_listed() -> None:
         for code in operation.codes:
             is_listed = code in codes or code in SHARED or code.startswith("invalid_")
             assert is_listed, f"{method} {path}: {code}"
+
+
+@pytest.mark.req("ADM-144")
+def test_no_answer_to_a_save_warns_with_a_code_that_is_not_listed() -> None:
+    text = (ROOT / "docs/spec/05-admin-api-and-access.md").read_text("utf-8")
+    known = re.search(r"Known codes: (.*?)\. \*", text)
+    assert known
+    codes = set(re.findall(r"`([a-z_]+)`", re.sub(r"\(.*?\)", "", known[1])))
+    of_machine_calls = {"machine_path_open", "machine_paths_inactive"}
+    made: set[str] = set()
+    for path in ("app/domain/room_warnings.py", "app/services/inline_saves.py"):
+        made.update(re.findall(r'\{"code": "([a-z_]+)"', (ROOT / path).read_text("utf-8")))
+
+    assert made == codes - of_machine_calls

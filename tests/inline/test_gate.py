@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from app.domain.keyring import Keyring
+from app.domain.tokens import VisitorTokens
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
@@ -121,6 +124,24 @@ def test_it_lets_a_visitor_in_at_the_url_that_he_asked_for(front: Front, origin:
     assert (again.status, again.values("set-cookie"), again.values("cache-control")) == (200, ["app=1"], ["max-age=9"])
     cookies = next(line for line in origin.heads[-1].split(b"\r\n") if line.startswith(b"Cookie: "))
     assert b"qm_fast=" in cookies
+
+
+@pytest.mark.req("VIS-050")
+def test_it_signs_a_token_that_grew_old_anew_beside_the_answer_of_the_app(front: Front, visitor: Visitor) -> None:
+    ticket = visitor.join()["ticket"]
+    visitor.enter()
+    generation = front.admin("GET", "rooms/fast")[1]["room"]["generation"]
+    tokens = VisitorTokens(Keyring(front.server.env["SECRET"]), max_age_sec=86_400, cookie_max_age_sec=86_400)
+    old = visitor.jar["qm_fast"] = tokens.sign("fast", generation, ticket, int(time.time() - 43_300) * 1000)
+
+    answer = visitor.call()
+
+    assert (answer.status, answer.body) == (200, b"ok")
+    cookies = {value.partition("=")[0]: value for value in answer.values("set-cookie")}
+    assert cookies.keys() == {"qm_fast", "qms_fast"}
+    assert all(value.endswith("; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax") for value in cookies.values())
+    assert visitor.jar["qm_fast"] != old
+    assert visitor.call().status == 200
 
 
 @pytest.mark.req("INL-140")
