@@ -105,12 +105,13 @@ def _inline(at: int, actor: Actor, before: Mapping[str, Any], changes: Mapping[s
     """The note of a change of where an inline room takes its traffic from and sends it, with both values (ADM-142)."""
     if not (before.get("proxy_origin") or changes.get("proxy_origin")):
         return []
-    parts = [
-        f"{camel(key)}: {before.get(key) or 'none'} → {changes[key] or 'none'}"
-        for key in _JUDGED
-        if key in changes and changes[key] != before.get(key)
-    ]
-    return [Note(at, actor, "room.inline", "; ".join(parts))] if parts else []
+    changed = [key for key in _JUDGED if key in changes and changes[key] != before.get(key)]
+    if not changed:
+        return []
+    detail = "; ".join(f"{camel(key)}: {before.get(key) or 'none'} → {changes[key] or 'none'}" for key in changed)
+    if not before:
+        return [Note(at, actor, "room.inline", detail)]  # the mark of a new room is there already
+    return [Note(at, actor, "room.inline", detail, "settings", f"settings: {_names(dict.fromkeys(changed))}")]
 
 
 def _switched(at: int, actor: Actor, fact: RoomUpdated) -> Note:

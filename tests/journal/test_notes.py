@@ -61,7 +61,7 @@ async def test_it_keeps_who_what_when_and_from_where(house: House) -> None:
         assert [entry["id"] for entry in await store.audit(AuditQuery(actor=who))] == [paused["id"]]
 
 
-@pytest.mark.req("ENG-068", "ENG-194")
+@pytest.mark.req("ENG-068", "ENG-194", "OBS-180", "ENG-255")
 async def test_it_notes_every_change_by_hand_with_actor_and_numbers(house: House) -> None:
     await house.create("shop", rate_per_minute=60, state=1)
     for who in range(3):
@@ -98,7 +98,7 @@ async def test_it_notes_every_change_by_hand_with_actor_and_numbers(house: House
     assert all(entry["ip"] == "198.51.100.4" for entry in await audit(house) if entry["actor"] == "Ann")
 
 
-@pytest.mark.req("ENG-194", "ENG-220", "ADM-249")
+@pytest.mark.req("ENG-194", "ENG-220", "ADM-249", "OBS-180", "OBS-181")
 async def test_it_notes_each_switch_by_threshold_with_the_numbers_that_caused_it(house: House) -> None:
     rule = AutoActivate(True, joins_per_min=2, sustain_sec=3, release_after_sec=4)
     await house.create("shop", state=2, auto_activate=rule, rate_per_minute=6000)
@@ -124,7 +124,7 @@ async def test_it_notes_each_switch_by_threshold_with_the_numbers_that_caused_it
     assert len(await house.journaled("shop", FactType.ROOM_UPDATED)) == 2
 
 
-@pytest.mark.req("ENG-194", "ENG-226")
+@pytest.mark.req("ENG-194", "ENG-226", "OBS-180", "OBS-181")
 async def test_it_notes_each_tuned_rate_with_the_figures(house: House) -> None:
     await house.create("shop", rate_per_minute=60)
     for who in range(3):
@@ -280,7 +280,7 @@ async def test_it_journals_a_fact_of_a_later_build_without_a_note(house: House) 
     assert await house.postgres.fetchval("SELECT count(*) FROM audit") == 1
 
 
-@pytest.mark.req("ADM-142")
+@pytest.mark.req("ADM-142", "OBS-180")
 async def test_it_tells_both_values_when_an_inline_room_is_sent_elsewhere(house: House) -> None:
     """And nothing of it where no room is inline."""
     await house.create("shop")
@@ -305,6 +305,14 @@ async def test_it_tells_both_values_when_an_inline_room_is_sent_elsewhere(house:
         ("room.update", "presenceSec", "Ann"),
         ("room.inline", "proxyOrigin: http://203.0.113.8:3000 → none", "Ann"),
     ]
+    assert await marks(house) == [
+        ("settings", "room created", "test"),
+        ("settings", "settings: name, targetUrl", "Ann"),
+        ("settings", "settings: proxyOrigin", "Ann"),
+        ("settings", "settings: targetUrl, proxyOrigin", "Ann"),
+        ("settings", "settings: presenceSec", "Ann"),
+        ("settings", "settings: proxyOrigin", "Ann"),
+    ], "names alone: a monitor link reads them, and it must not read an internal address"
 
 
 async def test_it_tells_where_a_room_that_is_made_inline_is_sent(house: House) -> None:
@@ -314,3 +322,4 @@ async def test_it_tells_where_a_room_that_is_made_inline_is_sent(house: House) -
         ("room.create", "", "test"),
         ("room.inline", "targetUrl: none → https://shop.example/; proxyOrigin: none → http://203.0.113.7:3000", "test"),
     ]
+    assert await marks(house) == [("settings", "room created", "test")]
