@@ -91,20 +91,26 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
     if settings.address_retain_days:
         addresses = AddressStore(background.postgres, background.valkey, prefix)
         duties.append(OldAddresses(addresses, days=settings.address_retain_days))
-    if settings.offers_mail and settings.smtp_url and settings.smtp_from:
-        duties.append(
-            TurnMails(
-                rooms=rooms,
-                jobs=EngineJobs(prefix, loader),
-                lookup=EngineLookup(prefix, loader),
-                store=WishStore(background.valkey, prefix),
-                mailer=Mailer(settings.smtp_url.reveal(), settings.smtp_from),
-                digest=AddressDigest(settings.secret),
-                public_url=settings.public_url,
-                book=background.book,
-            )
-        )
+    duties.append(_mails(background, rooms, loader))
     return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
+
+
+def _mails(background: Background, rooms: RoomDirectory, loader: LuaLoader) -> TurnMails:
+    """Without a mail server too: addresses that were left while there was one end with their tickets."""
+    settings, prefix = background.settings, background.settings.valkey_prefix
+    mailer = None
+    if settings.offers_mail and settings.smtp_url and settings.smtp_from:
+        mailer = Mailer(settings.smtp_url.reveal(), settings.smtp_from)
+    return TurnMails(
+        rooms=rooms,
+        jobs=EngineJobs(prefix, loader),
+        lookup=EngineLookup(prefix, loader),
+        store=WishStore(background.valkey, prefix),
+        mailer=mailer,
+        digest=AddressDigest(settings.secret),
+        public_url=settings.public_url,
+        book=background.book,
+    )
 
 
 def _alerts(background: Background, rooms: RoomDirectory, loader: LuaLoader, sites: SiteStore) -> AlertDuty:

@@ -30,11 +30,12 @@ from app.services.leadership import Term, TermOver
 from app.services.notify import MAIL_LANGUAGES, AddressDigest
 
 EVERY_SEC: Final = 2.0
+SWEEP_SEC: Final = 60.0
 RETRY_MS: Final = (60_000, 300_000)
 """When a mail that has not left is tried again, after the first and after the second try."""
 PIECE: Final = 50
 """Tickets looked at in one call."""
-_LIVE: Final = frozenset({TicketState.WAITING, TicketState.PASSED, TicketState.ACTIVE})
+_TO_BE_TOLD: Final = frozenset({TicketState.WAITING, TicketState.PASSED})
 
 log = structlog.get_logger(__name__)
 
@@ -58,12 +59,13 @@ class TurnMails:
         jobs: EngineJobs,
         lookup: EngineLookup,
         store: WishStore,
-        mailer: Sender,
+        mailer: Sender | None,
         digest: AddressDigest,
         public_url: str | None,
         book: MetricBook,
     ) -> None:
-        """``book``: where it is counted what became of each mail."""
+        """``mailer`` None: no mail can be sent any more; addresses that were left before are deleted as ever (ENG-273).
+        ``book``: where it is counted what became of each mail."""
         self._rooms = rooms
         self._jobs = jobs
         self._lookup = lookup
@@ -76,11 +78,11 @@ class TurnMails:
         self._texts = {lang: load_locale("mail", lang) for lang in MAIL_LANGUAGES}
 
     async def run(self, term: Term) -> None:
-        """Look at every room with addresses every two seconds until the term is over."""
+        """Look at every room with addresses every two seconds until the term is over; without mail once a minute."""
         while True:
             term.check()
             await self.look(term)
-            await asyncio.sleep(EVERY_SEC)
+            await asyncio.sleep(EVERY_SEC if self._mailer else SWEEP_SEC)
 
     async def look(self, term: Term) -> None:
         """One look at all rooms. A room that cannot be read, or fails, is left for the next look. Raises TermOver."""
@@ -103,10 +105,10 @@ class TurnMails:
         if header is None or header["gen"] != gen:
             return
         await self._move_drawn(room)
-        due = await self._store.due(room.id, gen, int(header["head"]), wall_ms(), PIECE)
+        due = await self._store.due(room.id, gen, int(header["head"]), wall_ms(), PIECE) if self._mailer else []
         for ticket in await self._facts(room.id, due):
-            if ticket.state is TicketState.PASSED:
-                if not await self._write_to(room, ticket, term):
+            if ticket.state is TicketState.PASSED and self._mailer is not None:
+                if not await self._write_to(self._mailer, room, ticket, term):
                     return
             elif ticket.state is not TicketState.WAITING:
                 await self._delete(room, ticket)  # he went in, or his turn is over
@@ -127,7 +129,7 @@ class TurnMails:
             if wish is not None:
                 await self._store.move(room.id, room.generation, wish, ticket)
 
-    async def _write_to(self, room: Room, ticket: TicketFacts, term: Term) -> bool:
+    async def _write_to(self, mailer: Sender, room: Room, ticket: TicketFacts, term: Term) -> bool:
         """Send the mail of one pass. False: the deployment has sent as many as it may in a minute."""
         gen, holder = room.generation, str(ticket.ticket)
         wish = await self._store.get(room.id, gen, holder)
@@ -145,7 +147,7 @@ class TurnMails:
             await self._done(room, wish, digest, "limited")
             return True
         try:
-            await self._mailer.send(self._letter(room, wish, ticket.pass_end))
+            await mailer.send(self._letter(room, wish, ticket.pass_end))
         except NotSent as error:
             await self._failed(room, wish, digest, str(error), ticket.pass_end)
         except MaybeSent:
@@ -172,12 +174,12 @@ class TurnMails:
         self._book.add(metrics.NOTIFY_MAILS, result)
 
     async def _sweep(self, room: Room) -> None:
-        """Delete addresses whose ticket is over, some of them in each look."""
+        """Delete addresses of those who went in or whose ticket is over, some of them in each look."""
         gen = room.generation
         cursor, holders = await self._store.scan(room.id, gen, self._cursors.get(room.id, 0), PIECE)
         self._cursors[room.id] = cursor
         for ticket in await self._facts(room.id, holders):
-            if ticket.state not in _LIVE:
+            if ticket.state not in _TO_BE_TOLD:
                 await self._delete(room, ticket)
 
     async def _delete(self, room: Room, ticket: TicketFacts) -> None:
