@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import BadRequest, QmError, RateLimited, StorageUnavailable
+from app.core.settings import Settings
 from app.domain.actor import Actor
 from app.domain.principal import Principal
 from app.domain.roles import Role
@@ -251,3 +252,23 @@ async def test_it_keeps_when_a_link_was_used(desk: Desk) -> None:
 
     (shown,) = [one for one in (await desk.links.listed())["links"] if one["id"] == link["id"]]
     assert shown["lastUsedAt"] % 60_000 == 0
+
+
+@pytest.mark.req("ENG-090")
+async def test_links_and_sessions_end_by_their_age_and_keys_of_operators_never(desk: Desk) -> None:
+    _, key = await desk.operator()
+    link, token = await desk.links.mint({}, OWNER)
+    cookie = await desk.cookie(key)
+    assert Settings().monitor_token_ttl_sec == 604_800
+    assert link["expiresAt"] == NOW + 3_600_000, "what the setting says"
+
+    async def good(at: int) -> tuple[bool, bool, bool]:
+        desk.clock[0] = at
+        session = await desk.outcome(brought(cookies=(cookie,)))
+        return await desk.may(token) == "ok", session == "ok", await desk.may(key) == "ok"
+
+    assert await good(link["expiresAt"] - 1) == (True, True, True)
+    assert await good(link["expiresAt"]) == (False, True, True)
+    assert await good(NOW + 12 * 3_600_000 - 1) == (False, True, True)
+    assert await good(NOW + 12 * 3_600_000) == (False, False, True)
+    assert await good(NOW + 3650 * DAY_MS) == (False, False, True), "ten years later"

@@ -106,7 +106,7 @@ async def test_it_waits_three_turns_where_the_pace_is_slow_and_looks_at_nothing_
     assert "outflow_stalled" not in await watch.firing()
 
 
-@pytest.mark.req("OBS-117")
+@pytest.mark.req("OBS-117", "ENG-025")
 @pytest.mark.parametrize(
     ("frozen", "message"),
     [
@@ -295,7 +295,7 @@ async def test_it_tells_of_pages_that_may_be_unprotected(watch: Watch) -> None:
     assert [one["status"] for one in await watch.receiver.came(2)] == ["firing", "resolved"]
 
 
-@pytest.mark.req("OBS-190")
+@pytest.mark.req("OBS-190", "ENG-294")
 async def test_it_tells_that_a_full_line_takes_nobody(watch: Watch) -> None:
     await watch.create(rate_per_minute=0)
     small = World(watch.valkey, watch.prefix, line_max=2)
@@ -309,7 +309,7 @@ async def test_it_tells_that_a_full_line_takes_nobody(watch: Watch) -> None:
     await assert_resolved(watch, "joins_refused")
 
 
-@pytest.mark.req("OBS-191")
+@pytest.mark.req("OBS-191", "ENG-302")
 async def test_it_tells_of_one_address_that_holds_many_places(watch: Watch) -> None:
     await watch.create(rate_per_minute=60_000, max_concurrent=40)
     hoarder = [Browser(address="203.0.113.9") for _ in range(10)]

@@ -54,7 +54,7 @@ async def rush(server: Server, seconds: float) -> tuple[Surge, list[int], list[i
     return surge, ejected, unknown
 
 
-@pytest.mark.req("ENG-288", "FLT-099")
+@pytest.mark.req("ENG-288", "FLT-099", "ENG-010")
 @pytest.mark.req("FLT-116")
 async def test_every_acknowledged_join_and_eject_is_there_after_all_was_killed() -> None:
     """The same numbers in the same order, each still its owner's; an ejected ticket stays ejected."""

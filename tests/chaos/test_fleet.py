@@ -187,7 +187,7 @@ async def all_are_killed(fleet: Fleet, storm: Storm) -> None:
     await more_join(storm)
 
 
-@pytest.mark.req("FLT-010", "FLT-059", "FLT-061", "FLT-088", "FLT-144", "FLT-146")
+@pytest.mark.req("ENG-010", "FLT-010", "FLT-059", "FLT-061", "FLT-088", "FLT-144", "FLT-146")
 @pytest.mark.parametrize(
     "fault",
     [

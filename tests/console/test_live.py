@@ -60,7 +60,7 @@ def test_it_moves_no_box_when_state_and_rate_change(signed_in: Callable[..., Pag
         assert page.evaluate(BOXES) == before
 
 
-@pytest.mark.req("CON-047")
+@pytest.mark.req("CON-047", "ENG-025")
 def test_it_adds_and_removes_cards_in_the_servers_order(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("textbox").focus()

@@ -52,6 +52,7 @@ async def test_it_withdraws_a_join_that_has_got_a_pass_meanwhile(world: World) -
     assert (figures.occupancy, figures.passes_outstanding, figures.waiting) == (0, 0, 0)
 
 
+@pytest.mark.req("ENG-146")
 async def test_it_withdraws_an_admission_and_leaves_the_pass_as_it_was(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=1)
     (browser,) = await world.joined()

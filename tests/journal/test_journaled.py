@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from app.domain.automation import AutoActivate
 from app.domain.facts import FactType, decode_body
 from app.domain.facts_of_passes import Admitted
-from app.domain.facts_of_rooms import RoomCreated, RoomDeleted
+from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.layout import DOOR_BYTES, DoorRecord
 from app.domain.room import RoomConfig
+from app.infrastructure.engine_auto import Tuning
 from app.infrastructure.engine_results import Verdict, Via
 from app.infrastructure.keys import RoomKeys
 from tests.journal.history import SHOP, Chance, advance
@@ -68,6 +70,45 @@ async def test_it_keeps_every_field_of_a_new_room_and_who_made_it(house: House) 
     assert (found.actor, found.gen, found.salt) == ("Zoë", 1, b"s" * 16)
     assert found.config.keys() == {field.name for field in fields(RoomConfig)}
     assert (found.config["rate_per_minute"], found.config["queue_max_per_ip"]) == (7, None)
+
+
+@pytest.mark.req("ENG-255")
+async def test_it_keeps_what_a_change_changed_who_made_it_and_why(house: House) -> None:
+    """By an operator, by threshold and by autotune; what an automatic change rests on is with it."""
+    rule = AutoActivate(True, joins_per_min=2, sustain_sec=3)
+    await house.create("shop", state=2, auto_activate=rule, rate_per_minute=600)
+    await house.admin.update(SHOP, {"name": "Sale", "rate_per_minute": 60, "max_concurrent": 5}, actor="Zoë")
+    await house.read("shop")
+    for who in range(3):
+        await house.join("shop", who)
+    await advance(house, "shop", 4)
+    await house.auto.switch_many([(house.rooms["shop"], rule)], leader=1)
+    await house.read("shop")
+    for who in range(3):
+        await house.join("shop", who)
+    (seen,) = await house.auto.tuning_many([SHOP])
+    assert isinstance(seen, Tuning)
+    await house.auto.tune(SHOP, seen, 48, leader=1, hold_ms=0, figures={"old": 60, "new": 48, "cause": "slow"})
+    await house.drain("shop")
+
+    updates = [
+        decode_body(row["type"], row["lv"], row["body"])
+        for row in await rows(house)
+        if row["type"] == FactType.ROOM_UPDATED
+    ]
+
+    told = [(fact.changes, fact.actor, fact.why) for fact in updates if isinstance(fact, RoomUpdated)]
+    assert told == [
+        ({"name": "Sale", "rate_per_minute": 60, "max_concurrent": 5}, "Zoë", "operator"),
+        ({"state": 0}, "system", "threshold"),
+        ({"rate_per_minute": 48}, "system", "autotune"),
+    ]
+    by_hand, opened, tuned = (fact.figures for fact in updates if isinstance(fact, RoomUpdated))
+    assert by_hand is None
+    assert opened is not None
+    assert tuned is not None
+    assert opened.items() >= {"joins_per_min": 3, "threshold": 2, "seconds": 3}.items()
+    assert tuned.items() >= {"old": 60, "new": 48, "cause": "slow"}.items()
 
 
 @pytest.mark.req("ENG-256")

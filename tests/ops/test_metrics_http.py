@@ -227,9 +227,15 @@ def test_a_room_that_is_gone_has_no_series(server: Server, owner: Caller) -> Non
     assert f'room="{room}"' not in scrape(server).text
 
 
-@pytest.mark.req("OBS-187")
+@pytest.mark.req("OBS-187", "ENG-099")
 def test_nothing_secret_is_logged_or_measured(server: Server, owner: Caller, callers: Callers) -> None:
-    """At the most talkative level, with answers of every class."""
+    """At the most talkative level, with answers of every class: neither there, nor in the trail, nor in a refusal."""
+    refusals: list[str] = []
+
+    def refused(answer: httpx.Response) -> None:
+        if answer.status_code >= 400:
+            refusals.append(answer.text)
+
     room, mail = make_room(owner), "somebody@mail.example"
     person = callers.with_key(None)
     joined = person("POST", "/api/join", {"roomId": room})
@@ -250,14 +256,22 @@ def test_nothing_secret_is_logged_or_measured(server: Server, owner: Caller, cal
         ("POST", "/api/join", b'{"token": "' + token.encode() + b'", '),
         ("GET", f"/api/check?room={room}&ip=203.0.113.9&agent=x&key={PUBLIC_KEY}", None),
     ):
-        person(method, path, body)
-    callers.with_key(server.admin_key + "x")("GET", "/api/admin/me")
-    owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": 7, "secret": server.admin_key})
+        refused(person(method, path, body))
+    refused(callers.with_key(server.admin_key + "x")("GET", "/api/admin/me"))
+    refused(owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": 7, "secret": server.admin_key}))
+    refused(person("POST", "/api/join", {"roomId": room, "token": token, "returnUrl": [token]}))
+    named = owner("POST", "/api/admin/operators", {"name": "Night ops", "role": "viewer"}).json()["key"]
+    link = owner("POST", "/api/admin/monitor-tokens").json()["token"]
+    refused(callers.with_key(named + "x")("GET", "/api/admin/me"))
+    refused(callers.with_key(link)("POST", "/api/admin/rooms", {"id": room}))
     person("POST", "/api/leave", {"roomId": room, "token": token})
 
-    told = server.stderr + scrape(server).text + owner("GET", "/api/admin/health").text
+    told = server.stderr + scrape(server).text + owner("GET", "/api/admin/health").text + "".join(refusals)
+    told += owner("GET", "/api/admin/audit?format=csv").text + owner("GET", "/api/admin/timeline").text
     secrets = [token, session, ticket, door, server.admin_key, PUBLIC_KEY, server.env["SECRET"], mail, *cookies]
-    assert len(secrets) > 8
+    secrets += [named, link]
+    assert len(secrets) > 10
+    assert len(refusals) > 8
     assert [secret for secret in secrets if secret and secret in told] == []
     assert "room_created" in server.stderr
 

@@ -39,7 +39,7 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
     return found
 
 
-@pytest.mark.req("FLT-120", "ADM-034")
+@pytest.mark.req("FLT-120", "ADM-034", "ENG-010")
 def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
     env = {"STORE": "embedded", "ADMIN_KEY": None}
     with Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
@@ -84,14 +84,20 @@ def printed_keys(server: Server) -> list[str]:
     return re.findall(r"ADMIN_KEY is not set: using (\S+) until the server stops", server.stderr)
 
 
-@pytest.mark.req("FLT-003", "ADM-034", "ADM-264")
+@pytest.mark.req("FLT-003", "ADM-034", "ADM-264", "ENG-010")
 def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
-    with Server(env={"ADMIN_KEY": None}, workers=1) as server:
+    """What it signed is good for its successor, which knows nothing of the line, as for another instance beside it."""
+    with Server(env={"ADMIN_KEY": None}, workers=1) as server, httpx.Client(timeout=20) as visitor:
         (first,) = printed_keys(server)
         assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
         admin = {"Authorization": f"Bearer {first}"}
-        body = {"id": "shop", "targetUrl": "https://shop.example/"}
+        body = {"id": "shop", "targetUrl": "https://shop.example/", "ratePerMinute": 0}
         assert httpx.post(f"{server.url}/api/admin/rooms", json=body, headers=admin, timeout=20).status_code == 200
+        person = {"name": "Ann", "role": "operator"}
+        made = httpx.post(f"{server.url}/api/admin/operators", json=person, headers=admin, timeout=20).json()
+        ann = {"Authorization": f"Bearer {made['key']}"}
+        assert httpx.get(f"{server.url}/api/admin/me", headers=ann, timeout=20).status_code == 200
+        token = visitor.post(server.url + "/api/join", json={"roomId": "shop"}).json()["token"]
         words = " ".join(server.descendants().values()).split()
         folders = {Path(word) for word in words if word.endswith("data/postgres")}
         assert folders
@@ -107,5 +113,11 @@ def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
         wait_for(lambda: actions(server, second) == ["server.start"])
         assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).json()["rooms"] == []
         assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 404
+        assert httpx.get(f"{server.url}/api/admin/me", headers=ann, timeout=20).status_code == 401
+        httpx.post(f"{server.url}/api/admin/rooms", json=body, headers=admin, timeout=20)
+        state = visitor.get(f"{server.url}/api/status?room=shop&token={token}").json()
+        assert (state["state"], "ticket" in state) == ("gone", False)
+        metrics = httpx.get(f"{server.url}/metrics", headers=admin, timeout=20).text
+        assert "qm_rejected_tokens_all_total 0.0\n" in metrics, "its signature is good"
         assert not any(folder.exists() for folder in folders)
         assert not Path(server.env["DATA_DIR"]).exists()

@@ -222,7 +222,7 @@ async def test_it_names_the_public_address_when_there_is_one(house: House, limit
     assert (await Browser(site).check()).json["location"] == "https://qm.example/w/shop"
 
 
-@pytest.mark.req("ENG-287", "VIS-128")
+@pytest.mark.req("ENG-287", "VIS-128", "ENG-146")
 async def test_it_withdraws_an_admission_whose_commit_fails(idle_house: House, limiter: RateLimiter) -> None:
     site = Site(idle_house, limiter)
     await site.create()

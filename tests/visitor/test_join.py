@@ -314,6 +314,7 @@ async def test_it_counts_joins_and_leaves_against_one_budget(house: House, limit
     assert (await browser.twin(peer="198.51.100.9").join()).status == 200
 
 
+@pytest.mark.req("ENG-025")
 async def test_it_takes_the_new_copy_of_a_room_that_was_changed(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0)
     await site.update(name="Spring sale", target_url="https://other.example/")

@@ -17,8 +17,10 @@ from app.domain.facts_of_tickets import Joined
 from app.domain.fingerprint import Digester
 from app.domain.from_tokens import FromTokens
 from app.infrastructure.engine_results import CheckItem, Presented, Proof, Verdict, Via
+from app.services.room_object import RoomView, room_object
+from app.services.room_reduced import reduced_object
 from app.services.visitor_counts import Counted
-from tests.journal.house import SALT
+from tests.journal.house import SALT, until
 from tests.visitor.site import AGENT, Browser, Site
 from tests.visitor.test_streams import opened
 
@@ -341,6 +343,15 @@ async def test_it_neither_admits_slides_nor_sees_by_a_question_that_only_reads(s
     assert await records() == inside
 
 
+async def until_noted(site: Site) -> None:
+    """Everything that was done stands on the timeline."""
+
+    async def is_noted() -> bool:
+        return bool(await site.house.postgres.fetchval("SELECT count(*) FROM timeline WHERE kind = 'eject'"))
+
+    await until(is_noted)
+
+
 @pytest.mark.req("ENG-113")
 async def test_it_sends_no_digest_to_anybody_and_logs_none(
     site: Site, browser: Browser, capsys: pytest.CaptureFixture[str]
@@ -360,15 +371,21 @@ async def test_it_sends_no_digest_to_anybody_and_logs_none(
         digests.cookie(session), digests.door(key), digests.address(packed), digests.loose(packed, AGENT.encode()),
         digests.strict("198.51.100.7", "", AGENT.encode()), SALT,
     ]  # fmt: skip
+    await site.house.admin.eject(SHOP, 2, actor="ann")
     figures = (await site.house.admin.figures([SHOP]))[SHOP]
+    view = RoomView(site.rooms.copies["shop"], figures)
+    await until_noted(site)
+    marks = await site.house.postgres.fetch("SELECT text, actor FROM timeline")
+    for_links = [repr(reduced_object(view)), *(row["text"] + row["actor"] for row in marks)]
+    assert len(marks) == 2
 
     sent = [answer.reply.body + b"".join(answer.reply.cookies) + repr(answer.headers).encode() for answer in answers]
     logged = "".join(capsys.readouterr())
-    for text in (*sent, repr(figures).encode(), logged.encode()):
+    for text in (*sent, repr(room_object(view)).encode(), "\n".join(for_links).encode(), logged.encode()):
         for digest in secret:
             assert digest not in text
             assert digest.hex().encode() not in text
-    for text in (*[answer.reply.body for answer in answers], logged.encode()):
+    for text in (*[answer.reply.body for answer in answers], "\n".join(for_links).encode(), logged.encode()):
         assert session.encode() not in text
         assert key.encode() not in text
 

@@ -120,7 +120,7 @@ async def test_it_reads_and_sets_no_cookie_and_asks_no_origin(site: Site) -> Non
     assert site.visitor.counts.refused_origins == {}
 
 
-@pytest.mark.req("VIS-134", "VIS-135")
+@pytest.mark.req("VIS-134", "VIS-135", "ENG-091")
 async def test_it_gives_a_token_that_grew_old_anew_without_a_cookie(site: Site) -> None:
     await site.create()
     await placed(site)
@@ -392,7 +392,7 @@ async def test_it_marks_nobody_as_seen(site: Site) -> None:
     assert (await Connector(site).check(token=token, method="HEAD")).json["reason"] == "waiting"
 
 
-@pytest.mark.req("VIS-141")
+@pytest.mark.req("VIS-141", "ENG-146")
 async def test_it_admits_only_what_was_committed(idle_house: House, limiter: RateLimiter) -> None:
     site = make(idle_house, limiter)
     tokens = {}
