@@ -55,7 +55,10 @@ def _run(chosen: argparse.Namespace) -> int:
         wish.install()  # before the long imports, so that a stop in the middle of them is an orderly one
         from app.process.start import serve
 
-        return serve(load(), wish)
+        try:
+            return serve(load(), wish)
+        finally:
+            wish.deafen()
     from app.process import commands
 
     loaded = load()

@@ -43,6 +43,9 @@ from app.services.tuner import Tuner
 from app.services.turn_mails import TurnMails
 from workers.runner import Background
 
+GIVE_SEC = 0.1
+"""What is left for giving back the lease once the last acts had their time."""
+
 
 async def lead(background: Background, rooms: RoomDirectory) -> None:
     """Take part in leading until the process is stopped; in a drill not at all (CFG-026)."""
@@ -67,6 +70,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         EngineAuto(prefix, loader, instance=runtime.instance_id),
         SiteStore(background.valkey, prefix, loader),
     )
+    hours = HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres))
     duties: list[Duty] = [
         Activation(rooms=rooms, engine=engine),
         Prober(
@@ -86,13 +90,20 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
         ),
         _alerts(background, rooms, loader, sites),
         OldHours(HourStore(background.postgres), days=settings.history_retain_days),
-        HourKeeper(rooms=rooms, live=LiveHours(prefix, loader), store=HourStore(background.postgres)),
+        hours,
     ]
     if settings.address_retain_days:
         addresses = AddressStore(background.postgres, background.valkey, prefix)
         duties.append(OldAddresses(addresses, days=settings.address_retain_days))
     duties.append(_mails(background, rooms, loader))
-    return Leadership(lease, duties, lease_ms=settings.leader_lease_ms, show=runtime.leads_until.set)
+    return Leadership(
+        lease,
+        duties,
+        lease_ms=settings.leader_lease_ms,
+        show=runtime.leads_until.set,
+        last_acts=[hours.keep_all],
+        left=lambda: runtime.background_until.left() - GIVE_SEC,
+    )
 
 
 def _mails(background: Background, rooms: RoomDirectory, loader: LuaLoader) -> TurnMails:

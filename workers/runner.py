@@ -36,7 +36,10 @@ LAST: Final = "drainer"
 STOP_SIGNAL: Final = signal.SIGUSR1
 NICE: Final = {"jobs": 5}
 """A rebuild or a draw may take a core for seconds: whoever answers visitors gets three quarters of it meanwhile."""
-PG_CONNECTIONS: Final = {"ticker": 1, "drainer": 1, "jobs": 2}
+PG_CONNECTIONS: Final = {"drainer": 1, "jobs": 2}
+"""Connections of the pools of those that use Postgres."""
+PG_BESIDE: Final = 1
+"""The connection of a rebuild, which is none of a pool (rebuild.py); rooms are rebuilt one after the other."""
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +101,9 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
         runtime.valkey_url, timeout_ms=settings.valkey_timeout_ms, is_cluster=settings.valkey_cluster
     )
     postgres = Postgres(
-        runtime.database_url, max_size=PG_CONNECTIONS[name], statement_timeout_ms=settings.pg_statement_timeout_ms
+        runtime.database_url,
+        max_size=PG_CONNECTIONS.get(name, 1),
+        statement_timeout_ms=settings.pg_statement_timeout_ms,
     )
     module = importlib.import_module(f"workers.{name}")
     try:

@@ -107,6 +107,7 @@ def configure_for(runtime: Runtime) -> None:
             settings.admin_key,
             settings.public_api_key,
             settings.alert_webhook_url,
+            settings.smtp_url,
             *settings.edge_secret,
             *(Secret(url) for url in (runtime.valkey_url, runtime.database_url) if not runtime.is_private),
         ],

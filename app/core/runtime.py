@@ -53,7 +53,11 @@ class Moment:
 
     def is_ahead(self) -> bool:
         """True while it lies in the future."""
-        return bool(mono() < self._at.value)
+        return self.left() > 0
+
+    def left(self) -> float:
+        """Seconds until it comes; less than 0 when it has passed or was never written."""
+        return float(self._at.value) - mono()
 
 
 INLINE_DRAIN_SEC: Final = 15.0
@@ -89,6 +93,8 @@ class Runtime:
     """Set when the stop was asked for through the API."""
     leads_until: Moment = field(default_factory=Moment)
     """Until when this instance holds the leader's lease; written by process jobs."""
+    background_until: Moment = field(default_factory=Moment)
+    """Until when a background process that is not the last may take to end, once a stop has begun; written by main."""
     has_inline: Switch = field(default_factory=Switch)
     """On while some room is inline; written by the web workers."""
     metrics_name: str = ""

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ from app.core.settings_kinds import (
     Int,
     Key,
     KeyList,
-    Kind,
     Network,
     Networks,
     PemFile,
@@ -36,45 +34,9 @@ from app.core.settings_kinds import (
     StoreUrl,
     Text,
 )
+from app.core.settings_row import ROW, Bad, Row, row
 
-
-class Bad(StrEnum):
-    """What a value that cannot be used does (CFG-006). Numbers outside their bounds are clamped under DEFAULT."""
-
-    DEFAULT = "default"
-    REFUSE = "refuse"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One variable: everything known about it besides its Python type and default."""
-
-    name: str
-    ident: str
-    kind: Kind
-    bad: Bad
-    help: str
-    default_text: str
-    secret: bool
-
-
-_ROW: Final = "row"
 _LIMIT: Final = Int(0, 1_000_000)
-
-
-def row(
-    name: str, ident: str, kind: Kind, default: Any, about: str, *, bad: Bad = Bad.DEFAULT, shown: str | None = None
-) -> Any:
-    """A dataclass field that is a variable. ``shown`` words a default that is worked out at start."""
-    text = shown if shown is not None else _default_text(default)
-    meta = Row(name, ident, kind, bad, about, text, isinstance(kind, Key | KeyList | StoreUrl | SmtpUrl | HookUrl))
-    return field(default=default, metadata={_ROW: meta})
-
-
-def _default_text(default: Any) -> str:
-    if default is None or default == ():
-        return ""
-    return str(int(default)) if isinstance(default, bool) else str(default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -347,7 +309,7 @@ class Settings:
         return {known.name: _shown(known, getattr(self, attribute)) for attribute, known in ROWS.items()}
 
 
-ROWS: Final[Mapping[str, Row]] = {entry.name: entry.metadata[_ROW] for entry in dataclasses.fields(Settings)}
+ROWS: Final[Mapping[str, Row]] = {entry.name: entry.metadata[ROW] for entry in dataclasses.fields(Settings)}
 """The rows by attribute name, in the order of the documentation."""
 
 

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from app.core.settings import ROWS, Bad, Row
+from app.core.settings import ROWS
+from app.core.settings_row import Bad, Row
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

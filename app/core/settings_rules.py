@@ -12,8 +12,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.core.settings import ROWS, Bad, ConfigWarning, Loaded, Refused, Row, Settings, environment
+from app.core.settings import ROWS, ConfigWarning, Loaded, Refused, Settings, environment
+from app.core.settings_hardening import advise
 from app.core.settings_kinds import BadValue, HostNames, Networks, OutOfBounds, PemText, split_url
+from app.core.settings_row import Bad, Row
 
 PARTNER: Final = {"memory": "memory", "embedded": "embedded", "valkey": "pg"}
 _WATCHED_PREFIXES: Final = (
@@ -274,41 +276,6 @@ def _rule_other_names(reading: Reading) -> None:
             reading.warn("unknown_variable", name, f"{name} is not a variable of this release")
 
 
-def _rule_hardening(reading: Reading) -> None:
-    """Advice for a public deployment (CFG-136, CFG-142, CFG-235)."""
-    values, advise = reading.values, reading.hardening.append
-    production = values.get("env") == "production"
-    if (production or values["store"] == "valkey") and not reading.is_set("EDGE_SECRET"):
-        advise("EDGE_SECRET is not set: requests that bypass Cloudflare are accepted")
-    if not reading.is_set("PUBLIC_API_KEY"):
-        advise("PUBLIC_API_KEY is not set: connectors cannot vouch for visitors without ADMIN_KEY")
-    if not production:
-        return
-    if "public_url" not in values:
-        advise("PUBLIC_URL is not set: addresses handed out follow the Host header")
-    for name, tls in (("valkey_url", ("rediss", "valkeys")), ("database_url", ())):
-        if (address := values.get(name)) is not None:
-            _advise_store(reading, name.upper(), address.reveal(), tls)
-
-
-def _advise_store(reading: Reading, name: str, address: str, tls_schemes: tuple[str, ...]) -> None:
-    parts = split_url(address)
-    if parts is None or not parts.hostname:
-        return
-    if not parts.password:
-        reading.hardening.append(f"{name} has no password")
-    verified = name == "DATABASE_URL" and (reading.is_set("PG_CA_FILE") or reading.is_set("PG_CA_CERT"))
-    if parts.scheme not in tls_schemes and not verified and not _is_private(parts.hostname):
-        reading.hardening.append(f"{name} has neither TLS with a verified certificate nor a private address")
-
-
-def _is_private(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return host == "localhost"
-
-
 def _is_good(reading: Reading, *names: str) -> bool:
     """False when one of the variables was refused already, so that no second reason is made of it."""
     return not any(reason.startswith(name + "=") for name in names for reason in reading.refusals)
@@ -324,5 +291,5 @@ _RULES: Final = (
     _rule_order,
     _rule_protection,
     _rule_other_names,
-    _rule_hardening,
+    advise,
 )

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import asyncpg
+
 from app.core.ids import RoomId
 from app.domain.hour_record import HourRecord, read_hour
 from app.domain.report import Life
@@ -52,11 +54,22 @@ class LiveHours:
         return found
 
 
+class HistoryUnreadable(Exception):
+    """The records in Postgres cannot be read by this build; the text is Postgres' own."""
+
+
 class HourStore:
     """Records in Postgres. Raises StorageUnavailable."""
 
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
+
+    async def prove(self) -> None:
+        """Read the latest record, so that nothing is written beside records nobody can read. HistoryUnreadable."""
+        try:
+            await self._postgres.fetch(QUERIES["hours_latest"])
+        except asyncpg.PostgresError as error:
+            raise HistoryUnreadable(str(error)) from error
 
     async def keep(self, hours: Sequence[RoomHour]) -> None:
         """Write records; writing one again does no harm."""
@@ -66,29 +79,28 @@ class HourStore:
 
     async def read(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[RoomHour]:
         """Records of the hours from ``first`` up to and without ``end``, by room and hour. None = all rooms."""
-        rows = await self._postgres.fetch(QUERIES["hours_read"], first, end, _listed(room_ids))
+        rows = await self._postgres.fetch_long(QUERIES["hours_read"], first, end, _listed(room_ids))
         return [RoomHour(row["room"], row["gen"], _record(row)) for row in rows]
 
     async def rooms(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[str]:
         """Rooms with records of the hours from ``first`` up to and without ``end``. ``room_ids``: of these only."""
-        rows = await self._postgres.fetch(QUERIES["hours_rooms"], first, end, _listed(room_ids))
+        rows = await self._postgres.fetch_long(QUERIES["hours_rooms"], first, end, _listed(room_ids))
         return [row["room"] for row in rows]
 
     async def count(self, first: int, end: int, unit: int, room_ids: Sequence[str] | None, limit: int) -> int:
         """How many buckets of ``unit`` hours have records, up to ``limit`` + 1."""
-        return int(
-            await self._postgres.fetchval(QUERIES["hours_count"], first, end, unit, _listed(room_ids), limit) or 0
-        )
+        (row,) = await self._postgres.fetch_long(QUERIES["hours_count"], first, end, unit, _listed(room_ids), limit)
+        return int(row[0])
 
     async def first_hour(self) -> int | None:
         """The oldest hour that is kept."""
-        found = await self._postgres.fetchval(QUERIES["hours_first"])
-        return None if found is None else int(found)
+        (row,) = await self._postgres.fetch_long(QUERIES["hours_first"])
+        return None if row[0] is None else int(row[0])
 
     async def lives(self, generations: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Life]:
         """When rooms' generations began and ended, of those that the journal knows."""
         rooms, gens = [room for room, _ in generations], [gen for _, gen in generations]
-        rows = await self._postgres.fetch(QUERIES["hours_lives"], rooms, gens)
+        rows = await self._postgres.fetch_long(QUERIES["hours_lives"], rooms, gens)
         return {(row["room"], row["gen"]): Life(row["created_at"], row["deleted_at"]) for row in rows}
 
     async def drop(self, before: int) -> bool:

@@ -35,6 +35,9 @@ rebuilds, which others wait for (FLT-085): after 11 s instead of hours."""
 CLIENT_GRACE_SEC: Final = 1.0
 """How much longer than the server's own statement timeout the client waits before it gives the connection up."""
 
+LONG: Final = 4
+"""How many times as long as others a statement of a report may take."""
+
 UNREACHABLE: Final = (
     OSError,
     asyncio.TimeoutError,
@@ -119,6 +122,13 @@ class Postgres:
         """First value of the first row, or None."""
         async with self.acquire() as link:
             return await link.fetchval(sql, *args)
+
+    async def fetch_long(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        """Rows of a statement that reads much and may take ``LONG`` times as long as others (CFG-040)."""
+        limit_ms = self._timeout_ms * LONG
+        async with self.acquire() as link, link.transaction(readonly=True):
+            await link.execute(f"SET LOCAL statement_timeout = {limit_ms}")
+            return await link.fetch(sql, *args, timeout=limit_ms / 1000 + CLIENT_GRACE_SEC)
 
     async def execute(self, sql: str, *args: Any) -> str:
         """Run one statement; the status word of Postgres, for example ``UPDATE 1``."""

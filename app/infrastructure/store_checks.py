@@ -51,8 +51,7 @@ async def check_valkey(url: str, timeout_sec: float, *, is_cluster: bool = False
         memory: dict[str, Any] = await client.info("memory")
         cluster: dict[str, Any] = await client.info("cluster")
     except (wrong.RedisError, OSError, UnicodeError) as error:
-        _refuse_for_good(error, "VALKEY_URL", "Valkey")
-        return _first_words(error)
+        return judge(error, "VALKEY_URL", "Valkey")
     finally:
         with contextlib.suppress(wrong.RedisError, OSError):
             await client.aclose()
@@ -74,13 +73,13 @@ async def check_postgres(url: str) -> str | None:
             "the database that DATABASE_URL names does not exist. Create it, or correct DATABASE_URL."
         ) from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, UnicodeError) as error:
-        _refuse_for_good(error, "DATABASE_URL", "Postgres")
-        return _first_words(error)
+        return judge(error, "DATABASE_URL", "Postgres")
     await link.close()
     return None
 
 
-def _refuse_for_good(error: BaseException, variable: str, store: str) -> None:
+def judge(error: BaseException, variable: str, store: str) -> str:
+    """First words of an error that may pass by itself; StoreRefused for one that no waiting mends."""
     for cause in _causes(error):
         if isinstance(cause, _CREDENTIALS) or any(word in str(cause) for word in _CREDENTIAL_WORDS):
             raise StoreRefused(
@@ -94,6 +93,7 @@ def _refuse_for_good(error: BaseException, variable: str, store: str) -> None:
             raise StoreRefused(
                 f"the TLS certificate of {store} does not verify. Set the CA that signed it, or correct {variable}."
             ) from error
+    return _first_words(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

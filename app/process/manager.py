@@ -23,7 +23,7 @@ from app.core.clock import mono
 from app.core.runtime import SERVER_NAME, Runtime
 from app.infrastructure.embedded import PrivateStores
 from app.process.state_table import StateTable
-from app.process.stop import StopWish
+from app.process.stop import StopWish, kept_sec
 from app.process.watch import Lives
 from workers.runner import BACKGROUND, LAST, STOP_SIGNAL, run_process
 
@@ -140,8 +140,9 @@ class Manager(WorkerManager):
         runtime.stopping.set()
         log.info("stop_begun", hurried=self._plan.wish.is_hurried)
         drain = runtime.drain_sec
-        kept = min(2.0, max(0.25, drain / 4))  # CFG-196
+        kept = kept_sec(drain)
         began = mono()
+        runtime.background_until.set(began + drain - kept / 2)
         web = [process for process in self._all() if process.name.startswith(SERVER_NAME)]
         last = [process for process in self._all() if process.name == f"Sanic-{LAST}-0"]
         others = [process for process in self._all() if process not in web and process not in last]

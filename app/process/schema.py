@@ -12,6 +12,7 @@ import structlog
 
 from app.core.errors import StorageUnavailable
 from app.core.settings import Refused
+from app.infrastructure.hour_store import HistoryUnreadable, HourStore
 from app.infrastructure.migrate import MigrationRefused, migrate
 from app.infrastructure.postgres import Postgres
 
@@ -51,6 +52,12 @@ def apply_migrations(database_url: str) -> bool:
         return False
     except MigrationRefused as error:
         raise Refused(f"the Postgres schema cannot be used: {error}. Nothing was changed by this start.") from error
+    except HistoryUnreadable as error:
+        log.error("[history] cannot be read", why=str(error))  # noqa: TRY400 - the sentence says it all
+        raise Refused(
+            f"[history] what rooms did in past hours cannot be read: {error}. Starting without it would overwrite it. "
+            "Give the role of DATABASE_URL the right to read table room_hours, or restore that table."
+        ) from error
     if applied:
         log.info("schema_migrated", files=applied)
     return True
@@ -59,7 +66,9 @@ def apply_migrations(database_url: str) -> bool:
 async def _migrate(database_url: str) -> list[str]:
     postgres = Postgres(database_url, max_size=1)
     try:
-        return await migrate(postgres)
+        applied = await migrate(postgres)
+        await HourStore(postgres).prove()
+        return applied
     finally:
         await postgres.close()
 

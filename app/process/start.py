@@ -40,13 +40,14 @@ from app.process.schema import bring_up_schema
 from app.process.state_table import StateTable, TableMaker
 from app.process.stop import StopEarly, StopWish
 from app.process.web import build_app, worker_app
-from workers.runner import BACKGROUND, PG_CONNECTIONS
+from workers.runner import BACKGROUND, PG_BESIDE, PG_CONNECTIONS
 
 log = structlog.get_logger(__name__)
 
 BACKLOG: Final = 1024
 """Connections that wait to be accepted; a surge opens many at once."""
 _PRIVATE_PG_RESERVE: Final = 10
+PG_IN_BACKGROUND: Final = sum(PG_CONNECTIONS.values()) + PG_BESIDE
 SPARE_FILES: Final = 256
 """Files besides those of clients and origins: stores, logs, pipes."""
 
@@ -95,6 +96,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         valkey_url, database_url = stores.valkey_url, stores.database_url
     wish.check()
     settings, states, key_warnings = with_keys(settings, data_dir)
+    settings, pool_warnings = with_pool(settings, is_set="PG_POOL_MAX" in loaded.given)
     table = RateLimiter.create(workers=settings.workers, max_keys=settings.rate_limit_max_keys)
     held.callback(table.close)
     metrics = MetricMemory.create(settings.workers + len(BACKGROUND))
@@ -109,11 +111,11 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         started_at=wall_ms(),
         main_pid=os.getpid(),
         is_private=stores is not None,
-        warnings=(*loaded.warnings, *file_warnings, *key_warnings),
+        warnings=(*loaded.warnings, *file_warnings, *key_warnings, *pool_warnings),
         hardening=loaded.hardening,
         given=loaded.given,
         key_states=states,
-        pg_share=max(1, (settings.pg_pool_max - sum(PG_CONNECTIONS.values())) // settings.workers),
+        pg_share=(settings.pg_pool_max - PG_IN_BACKGROUND) // settings.workers,
     )
     logging_setup.configure_for(runtime)
     held.enter_context(bring_up_schema(database_url, is_private=stores is not None))
@@ -239,6 +241,24 @@ def with_keys(settings: Settings, data_dir: DataDir | None) -> tuple[Settings, d
     return settings, states, warnings
 
 
+def with_pool(settings: Settings, *, is_set: bool) -> tuple[Settings, list[ConfigWarning]]:
+    """Settings whose PG_POOL_MAX is enough for a connection of each web worker beside those of the background.
+
+    All processes together hold no more than that (CFG-039). A value that was set and is too small gives a warning.
+    """
+    least = PG_IN_BACKGROUND + settings.workers
+    if settings.pg_pool_max >= least:
+        return settings, []
+    message = (
+        f"PG_POOL_MAX={settings.pg_pool_max} is fewer than this instance needs with QM_WORKERS={settings.workers}; "
+        f"using {least}"
+    )
+    warning = ConfigWarning("out_of_bounds", "PG_POOL_MAX", str(settings.pg_pool_max), least, message)
+    if is_set:
+        say(message)
+    return replace(settings, pg_pool_max=least), [warning] if is_set else []
+
+
 def raise_file_limit(settings: Settings) -> list[ConfigWarning]:
     """Raise the soft limit of open files to the hard one, since every connection is a file; say when that is too few.
 
@@ -271,7 +291,8 @@ async def _check_shared(valkey_url: str, database_url: str, settings: Settings) 
 def _log_for_main(settings: Settings) -> None:
     known: list[Any] = [
         settings.secret, settings.secret_previous, settings.admin_key, settings.public_api_key,
-        settings.valkey_url, settings.database_url, *settings.edge_secret,
+        settings.valkey_url, settings.database_url, settings.smtp_url, settings.alert_webhook_url,
+        *settings.edge_secret,
     ]  # fmt: skip
     logging_setup.configure(
         level=settings.log_level, form=settings.log_format, instance=settings.instance_id, secrets=known

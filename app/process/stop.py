@@ -13,6 +13,11 @@ SAME_WISH_SEC: Final = 0.5
 """A signal to main and the same to its group (``timeout``, systemd, a terminal) arrive together: one wish, not two."""
 
 
+def kept_sec(drain_sec: float) -> float:
+    """How much of a stop's time is kept for the last commits, so that long transfers cannot starve them (CFG-196)."""
+    return min(2.0, max(0.25, drain_sec / 4))
+
+
 class StopEarly(Exception):
     """A stop was asked for before the server had started."""
 
@@ -62,6 +67,13 @@ class StopWish:
         """StopEarly when asked; called between the steps of a start."""
         if self.is_asked:
             raise StopEarly
+
+    @staticmethod
+    def deafen() -> None:
+        """Heed no signal any more: Python gives their handlers back at its end, and one that came then would turn the
+        exit code of an orderly stop into that of a kill (CFG-197)."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
 
     def close(self) -> None:
         """Give the signals back."""

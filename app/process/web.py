@@ -54,7 +54,8 @@ async def _take_signals(app: Sanic[Any, Any]) -> None:
         app.config.GRACEFUL_SHUTDOWN_TIMEOUT = app.ctx.runtime.drain_sec
         loop.call_later(app.ctx.grace_sec, stop)
 
-    loop.add_signal_handler(STOP_SIGNAL, begin)
+    # Not add_signal_handler: Sanic runs the loop several times, and what comes between two runs would be lost.
+    signal.signal(STOP_SIGNAL, lambda _number, _frame: loop.call_soon_threadsafe(begin))
 
 
 async def _ignore_signals(app: Sanic[Any, Any]) -> None:

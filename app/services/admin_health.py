@@ -25,6 +25,7 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.seal_store import SealStore
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts, Sums
+from app.services.hardening import running_advice
 from app.services.health_of_settings import HealthOfSettings
 from app.services.health_of_stores import HealthOfStores, audit_block, audit_warnings
 from app.services.health_warnings import HealthWarnings
@@ -87,8 +88,9 @@ class AdminHealth:
         return self._standing.now()
 
     async def look_around(self) -> None:
-        """Read the other instances anew if that was not done lately; for frames."""
+        """Read the other instances and the seals of the trail anew if that was not done lately; for frames."""
         await self._instances.refresh(FLEET_SEC)
+        await self._stores.refresh_seals()
 
     def incidents(self) -> Sequence[Incident]:
         """What is wrong now, most serious first (OBS-045)."""
@@ -106,7 +108,7 @@ class AdminHealth:
             "startedAt": runtime.started_at,
             "uptimeSec": self._uptime_sec(),
             "status": self.stand().status,
-            "insecureConfig": len(self._said.sentences()),
+            "insecureConfig": len(self._warnings()),
         }
 
     def backend_block(self, views: Sequence[RoomView]) -> dict[str, Any]:
@@ -146,9 +148,12 @@ class AdminHealth:
             "keys": self._settings.keys_block(),
             "config": self._settings.config_block(),
             "incidents": [incident.to_json() for incident in stand.incidents],
-            "warnings": [*self._said.sentences(), *audit_warnings(seals)],
+            "warnings": self._warnings(),
             "configWarnings": [_warning(warning) for warning in self._said.config()],
-            "hardening": [*self._runtime.hardening, *self._said.advice_on_rooms(views)],
+            "hardening": [
+                *self._runtime.hardening,
+                *running_advice(self._runtime, views, None if self._instances.is_partial else fleet),
+            ],
         }
 
     def _identity(self) -> dict[str, Any]:
@@ -176,6 +181,10 @@ class AdminHealth:
             return await self._rooms.views()
         except StorageUnavailable:
             return None
+
+    def _warnings(self) -> list[str]:
+        """Sentences that raise the badge of the console (CFG-116)."""
+        return [*self._said.sentences(), *audit_warnings(self._stores.last_seals)]
 
     def _uptime_sec(self) -> int:
         return max(0, self._now() - self._runtime.started_at) // 1000

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from app.core import metrics
+from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.core.runtime import Runtime
 from app.infrastructure.journal_size import JournalSize
@@ -23,6 +24,7 @@ from app.services.standing import Stand
 
 CLOCK_OFF_SEC: Final = 5.0
 POSTGRES_TRIAL_SEC: Final = 1.0
+SEALS_SEC: Final = 60.0
 
 
 class HealthOfStores:
@@ -42,6 +44,9 @@ class HealthOfStores:
         self._book = book
         self._postgres = postgres
         self._seals = seals
+        self._seals_read_at = -SEALS_SEC
+        self.last_seals = SealState()
+        """As they were last read."""
         self._now = now
 
     async def try_postgres(self) -> str:
@@ -56,10 +61,17 @@ class HealthOfStores:
         """What is known of the seals of the audit trail; nothing while Postgres is away."""
         if self._seals is None:
             return SealState()
+        self._seals_read_at = mono()
         try:
-            return await asyncio.wait_for(self._seals.state(), POSTGRES_TRIAL_SEC)
+            self.last_seals = await asyncio.wait_for(self._seals.state(), POSTGRES_TRIAL_SEC)
         except (StorageUnavailable, TimeoutError):
             return SealState()
+        return self.last_seals
+
+    async def refresh_seals(self) -> None:
+        """Read them anew if that was not done lately."""
+        if mono() - self._seals_read_at >= SEALS_SEC:
+            await self.seal_state()
 
     def storage_block(
         self, stand: Stand, postgres: str, views: Sequence[RoomView] | None, size: JournalSize

@@ -1,22 +1,18 @@
-"""What is said of settings and surroundings that are not as they should be: sentences, config warnings, advice.
+"""What is said of settings and surroundings that are not as they should be: sentences and config warnings.
 
-Not here: incidents (standing.py). Source: OBS-036, ADM-270, CFG-014.
+Not here: incidents (standing.py), advice (hardening.py). Source: OBS-036, ADM-270, CFG-014.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from app.core.runtime import Runtime
 from app.core.settings import ConfigWarning
 from app.domain.keyring import Keyring
-from app.domain.room_hardening import room_advice
 from app.infrastructure.metric_book import MetricBook
 from app.services.health_of_stores import clock_warnings
 from app.services.inline import Inline
 from app.services.instances import Instances
 from app.services.recovery_notes import read_notes
-from app.services.room_object import RoomView
 from app.services.undeclared import UndeclaredPeers
 
 
@@ -51,13 +47,6 @@ class HealthWarnings:
             *(one.warning for one in ahead),
             *clock_warnings(self._book),
         ]
-
-    def advice_on_rooms(self, views: Sequence[RoomView] | None) -> list[str]:
-        """What ``hardening`` says of rooms; None: they could not be read."""
-        settings = self._runtime.settings
-        if settings.env != "production" or views is None:
-            return []
-        return room_advice((view.room.config for view in views), has_admin_host=bool(settings.admin_host))
 
     def _secrets_apart(self) -> list[str]:
         """Living instances that cannot verify what this one signs, or this one what they sign (CFG-014)."""

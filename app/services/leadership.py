@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -66,6 +66,10 @@ class Term:
         return self.epoch
 
 
+LastAct = Callable[[Term], Awaitable[None]]
+"""Something a leader does last. Raises TermOver."""
+
+
 class Duty(Protocol):
     """One of the leader's jobs."""
 
@@ -82,12 +86,24 @@ class Duty(Protocol):
 class Leadership:
     """Takes the lease when it can be had, and runs the duties while it holds.
 
-    ``show`` is told until when it holds (seconds of ``clock.mono``), 0 at the end.
+    ``show`` is told until when it holds (seconds of ``clock.mono``), 0 at the end. ``last_acts`` are done at an orderly
+    stop, before the lease is given back, within the seconds that ``left`` tells.
     """
 
-    def __init__(self, lease: Hold, duties: Sequence[Duty], *, lease_ms: int, show: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        lease: Hold,
+        duties: Sequence[Duty],
+        *,
+        lease_ms: int,
+        show: Callable[[float], None],
+        last_acts: Sequence[LastAct] = (),
+        left: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._lease = lease
         self._duties = duties
+        self._last_acts = last_acts
+        self._left = left
         self._renew_sec = min(ASK_SEC, lease_ms / 1000 / 4)
         self._show = show
         self._running: list[asyncio.Task[None]] = []
@@ -102,9 +118,23 @@ class Leadership:
         finally:
             await self._end()
             if self._lease.is_held:
+                if stop.is_set():
+                    await self._do_last_acts()
                 self._show(0.0)
                 with contextlib.suppress(StorageUnavailable):
                     await self._lease.give()
+
+    async def _do_last_acts(self) -> None:
+        """What cannot be done in time is left to the next leader: no stop waits for it (CFG-192, CFG-196)."""
+        term = Term(self._lease)
+        try:
+            async with asyncio.timeout(max(0.0, self._left())):
+                for act in self._last_acts:
+                    await act(term)
+        except (StorageUnavailable, TimeoutError, TermOver) as error:
+            log.warning("last_acts_not_done", why=type(error).__name__)
+        except Exception:
+            log.exception("last_acts_failed")
 
     def _pause(self) -> float:
         """Until the next renewal or question, and never beyond the end of the hold."""

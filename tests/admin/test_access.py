@@ -78,7 +78,7 @@ async def test_it_tells_the_public_key_that_it_has_no_right_here_and_counts_noth
         assert caught.value.code == "insufficient_role"
 
 
-@pytest.mark.req("ADM-049", "ADM-050", "ADM-051", "CFG-140")
+@pytest.mark.req("ADM-049", "ADM-050", "ADM-051", "CFG-140", "CFG-055")
 async def test_it_answers_the_allowed_failures_and_then_locks_right_and_wrong_alike(desk: Desk) -> None:
     codes = [await desk.outcome(brought(f"Bearer wrong{n}")) for n in range(21)]
     cookie = (await desk.sessions.begin(await desk.access.authenticate(brought(f"Bearer {KEY}", at="192.0.2.9"))))[0]
@@ -127,6 +127,7 @@ async def test_the_window_begins_with_the_first_failure_and_is_not_drawn_out(des
     assert await strict.outcome(brought(f"Bearer {KEY}")) == "ok"
 
 
+@pytest.mark.req("CFG-055")
 async def test_it_counts_failures_of_all_processes_and_sign_ins_together(desk: Desk) -> None:
     other = desk.another()
     for _ in range(10):
@@ -166,7 +167,7 @@ async def test_it_counts_nothing_that_is_no_guess(desk: Desk) -> None:
     assert await strict.outcome(brought(f"Bearer {KEY}")) == "ok"
 
 
-@pytest.mark.req("ADM-056")
+@pytest.mark.req("ADM-056", "CFG-055")
 async def test_it_never_locks_when_the_budget_is_off(desk: Desk) -> None:
     off = desk.another(limit=0)
 
@@ -194,7 +195,7 @@ async def test_it_lets_no_session_through_that_it_cannot_confirm(desk: Desk, cut
     assert await cut_off.outcome(brought(f"Bearer {KEY}")) == "ok"
 
 
-@pytest.mark.req("ADM-063")
+@pytest.mark.req("ADM-063", "CFG-158")
 async def test_it_ends_a_session_twelve_hours_after_sign_in_however_it_is_used(desk: Desk) -> None:
     assert SESSION_MS == 12 * 3_600_000
     cookie = await desk.cookie()
@@ -226,6 +227,7 @@ async def test_it_takes_a_cookie_with_any_altered_byte_for_a_forgery_and_keeps_k
     assert await desk.sessions.find(["", ".", "x", "a.b", "." + mac]) is Bad.FORGED
 
 
+@pytest.mark.req("CFG-232")
 @pytest.mark.parametrize("sign_v2", [False, True])
 async def test_it_refuses_a_session_made_with_secret_alone(desk: Desk, sign_v2: bool) -> None:
     desk = desk.another(sign_v2=sign_v2)
@@ -240,7 +242,7 @@ async def test_it_refuses_a_session_made_with_secret_alone(desk: Desk, sign_v2: 
     assert await strict.outcome(brought(f"Bearer {KEY}")) == "too_many_auth_failures"
 
 
-@pytest.mark.req("ADM-073")
+@pytest.mark.req("ADM-073", "CFG-138", "CFG-151")
 async def test_it_ends_sessions_with_the_key_and_carries_them_over_a_rotation_of_secret(desk: Desk) -> None:
     cookie = await desk.cookie()
     new = "n" * 32
@@ -250,6 +252,7 @@ async def test_it_ends_sessions_with_the_key_and_carries_them_over_a_rotation_of
     assert await desk.another(admin_key="another-admin-key").sessions.find([cookie]) is Bad.FORGED
 
 
+@pytest.mark.req("CFG-158")
 async def test_it_accepts_no_other_kind_of_token_as_a_session(desk: Desk) -> None:
     cookie = await desk.cookie()
     body = json.loads(base64.urlsafe_b64decode(cookie.partition(".")[0] + "==="))
@@ -308,6 +311,7 @@ async def test_it_keeps_refusing_a_sign_out_it_heard_of_when_valkey_forgets(desk
     assert await desk.another().outcome(brought(cookies=(cookie,))) == "ok"
 
 
+@pytest.mark.req("CFG-158")
 async def test_it_gives_the_rights_of_its_maker_to_a_ticket_once(desk: Desk) -> None:
     maker = await desk.access.authenticate(brought(cookies=(await desk.cookie(),)))
     ticket = await desk.sessions.make_ticket(maker)
@@ -354,6 +358,7 @@ async def test_each_credential_that_is_no_good_counts_once(desk: Desk) -> None:
     assert (await strict.store.failures(wrong[0].client.key, count=False))[0] == len(wrong) + 1
 
 
+@pytest.mark.req("CFG-158")
 async def test_it_lets_a_ticket_end_after_thirty_seconds_and_stores_its_hash_only(desk: Desk) -> None:
     ticket = await desk.sessions.make_ticket(await desk.access.authenticate(brought(f"Bearer {KEY}")))
     (key,) = await desk.valkey.execute("KEYS", f"{desk.prefix}*sse*")

@@ -171,6 +171,7 @@ def test_signing_out_ends_the_streams_of_that_session_with_revoked(server: Serve
 
 
 @pytest.mark.req("ADM-109", "ADM-106")
+@pytest.mark.req("CFG-159")
 def test_a_stop_ends_streams_in_time_and_without_revoked() -> None:
     with Server(env={"SHUTDOWN_GRACE_MS": "2000"}, workers=1) as server:
         script = Caller(server, server.admin_key)

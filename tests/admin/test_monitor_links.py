@@ -83,7 +83,7 @@ async def test_a_token_lets_its_holder_watch_and_names_its_link(desk: Desk, othe
             assert desk.named.tokens.read(altered, NOW) is None
 
 
-@pytest.mark.req("ADM-224")
+@pytest.mark.req("ADM-224", "CFG-158")
 async def test_a_link_ends_by_itself_and_then_counts_as_a_wrong_key(desk: Desk) -> None:
     link, token = await desk.links.mint({}, OWNER)
     strict = desk.another(limit=1, clock=[link["expiresAt"] - 1])
@@ -98,7 +98,7 @@ async def test_a_link_ends_by_itself_and_then_counts_as_a_wrong_key(desk: Desk) 
         await desk.links.reveal(link["id"], OWNER)
 
 
-@pytest.mark.req("ADM-226", "ADM-227", "ADM-228", "ADM-293")
+@pytest.mark.req("ADM-226", "ADM-227", "ADM-228", "ADM-293", "CFG-151")
 async def test_it_shows_a_live_link_again_under_the_present_secret_and_never_revives_one(desk: Desk) -> None:
     link, token = await desk.links.mint({"label": "Agency"}, OWNER)
     rotated = desk.another(secret="n" * 32, previous=desk.secret)

@@ -158,6 +158,7 @@ async def test_it_relies_on_its_copy_until_it_is_older_than_the_resync(desk: Des
 
 
 @pytest.mark.req("ADM-207", "ADM-213", "FLT-030", "FLT-031")
+@pytest.mark.req("CFG-041")
 async def test_a_revoked_operator_is_refused_at_the_next_request_everywhere(desk: Desk, other: Desk) -> None:
     """By the shared memory on the instance, by the hint on others, with the hint lost within the resync."""
     ident, key = await desk.operator()
@@ -475,7 +476,7 @@ async def test_it_keeps_when_and_where_an_operator_was_seen_to_the_minute(desk: 
     assert await desk.another().may(KEY, at="198.51.100.9") == "ok"
 
 
-@pytest.mark.req("ADM-295", "ADM-072", "ADM-071")
+@pytest.mark.req("ADM-295", "ADM-072", "ADM-071", "CFG-138")
 async def test_a_session_of_an_operator_is_bound_to_his_own_second_secret(desk: Desk) -> None:
     ident, key = await desk.operator()
     _, other_key = await desk.operator()

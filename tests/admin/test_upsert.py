@@ -134,6 +134,7 @@ def test_it_answers_200_to_a_new_room_too(owner: Caller) -> None:
 
 
 @pytest.mark.req("ENG-002", "FLT-028", "FLT-030")
+@pytest.mark.req("CFG-041")
 async def test_a_copy_is_refreshed_by_a_hint_and_at_the_latest_by_the_resync(house: House, process: Process) -> None:
     """The copy that gating reads without asking anybody; the hint is lost in the second half."""
     other = await house.process()

@@ -337,7 +337,7 @@ async def test_every_instance_shows_the_same_and_only_the_leader_sends(watch: Wa
     assert [len(one["deliveries"]) for one in shown] == [1, 0]
 
 
-@pytest.mark.req("OBS-153")
+@pytest.mark.req("OBS-153", "CFG-026")
 async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_prefix: str, receiver: Receiver) -> None:
     settings = Settings(drill=True, alert_webhook_url=receiver.url, valkey_prefix=fresh_prefix, alert_hold_sec=0)
     runtime: Any = SimpleNamespace(settings=settings, instance_id="i:one", run_name="i:one.1")

@@ -56,6 +56,7 @@ async def rush(server: Server, seconds: float) -> tuple[Surge, list[int], list[i
 
 @pytest.mark.req("ENG-288", "FLT-099", "ENG-010")
 @pytest.mark.req("FLT-116")
+@pytest.mark.req("CFG-201")
 async def test_every_acknowledged_join_and_eject_is_there_after_all_was_killed() -> None:
     """The same numbers in the same order, each still its owner's; an ejected ticket stays ejected."""
     with Server(env={"STORE": "embedded"}, workers=1) as server:

@@ -198,6 +198,7 @@ def test_it_gives_capacity_a_denominator_and_names_holders_of_passes(signed_in: 
     expect(card(page, "Newsroom").locator(".figure-note")).to_have_text("")
 
 
+@pytest.mark.req("CFG-116")
 def test_it_tells_of_the_worst_incident_and_of_a_restart(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     stub.set(
@@ -212,6 +213,7 @@ def test_it_tells_of_the_worst_incident_and_of_a_restart(signed_in: Callable[...
     expect(page.locator(".badge-more")).to_have_text("+1")
     assert page.title() == "⚠ (16,604) Queue Manager"
 
+    expect(page.get_by_text("insecure config")).to_be_visible()
     stub.set(
         server={
             "instance": "i:7f3a9c",
@@ -223,6 +225,7 @@ def test_it_tells_of_the_worst_incident_and_of_a_restart(signed_in: Callable[...
     )
     expect(page.locator(".toast")).to_contain_text("The server restarted at")
     expect(page.locator(".toast")).to_contain_text("Now 1.0.1, this page is 1.0.0.")
+    expect(page.get_by_text("insecure config")).to_have_count(0)
 
 
 @pytest.mark.req("CON-035")

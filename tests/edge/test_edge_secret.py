@@ -69,6 +69,7 @@ def test_it_shows_a_navigation_a_plain_page_that_names_nothing(wire: Wire, path:
 
 
 @pytest.mark.req("VIS-225", "VIS-029")
+@pytest.mark.req("CFG-127")
 @pytest.mark.parametrize(
     ("line", "status"),
     [

@@ -160,7 +160,7 @@ def test_it_never_frees_a_limited_client_by_churn_and_bounds_the_table(clock: Cl
     table.close()
 
 
-@pytest.mark.req("VIS-074")
+@pytest.mark.req("VIS-074", "CFG-074")
 def test_it_drops_the_least_recently_used_key_first(clock: Clock) -> None:
     table = RateLimiter.create(workers=1, max_keys=8)
     limiter = RateLimiter.attach(table.name, 0, now=clock)

@@ -111,6 +111,7 @@ async def test_it_remembers_at_most_the_latest_two_hundred_thousand(world: World
     assert (await world.status(browsers[0])).state is ViewState.GONE
 
 
+@pytest.mark.req("CFG-044")
 async def test_it_keeps_them_for_as_long_as_it_is_told(world: World) -> None:
     await world.create(**FAST)
     await crowd(world, 1025)

@@ -43,7 +43,7 @@ def assert_taken(env: dict[str, str], *, production: bool = True) -> None:
     assert drain_sec < 30, "graces below are measured against it"
 
 
-@pytest.mark.req("CFG-218", "CFG-219")
+@pytest.mark.req("CFG-218", "CFG-219", "CFG-220")
 def test_the_app_spec_starts_two_instances_with_everything_they_need() -> None:
     (spec,) = read(".do/app.yaml")
     (service,) = spec["services"]

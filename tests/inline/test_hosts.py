@@ -91,6 +91,7 @@ def save(front: Front, host: str, room: str, target: str, **fields: object) -> A
     return answer
 
 
+@pytest.mark.req("CFG-022", "CFG-162", "CFG-164", "CFG-166", "CFG-167", "CFG-169")
 @pytest.mark.req(
     "INL-003", "INL-045", "INL-053", "INL-055", "INL-060", "INL-061", "INL-063", "INL-064", "INL-065", "INL-066",
     "INL-067", "INL-068", "INL-069", "INL-070", "INL-072", "INL-073", "VIS-003", "ADM-002", "ADM-004", "ADM-005",
@@ -145,6 +146,7 @@ def test_it_looks_at_no_credential_where_the_console_is_withheld(fronts: dict[st
 
 
 @pytest.mark.req("INL-069", "INL-070", "INL-044", "ADM-007")
+@pytest.mark.req("CFG-169")
 def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
     for name, front in fronts.items():
         console = "console.test" if name == "admin" else "127.0.0.1"
@@ -239,6 +241,7 @@ def test_it_answers_probes_beside_the_public_name_only(front: Front, origin: Ori
 
 
 @pytest.mark.req("INL-001", "INL-002", "INL-022", "INL-025", "INL-043", "ENG-026", "ENG-027")
+@pytest.mark.req("CFG-169")
 def test_it_begins_and_ends_with_the_rooms_setting(front: Front, origin: Origin) -> None:
     made = front.room("comes", state="bypass")
     assert (made["created"], made["room"]["mode"], made["room"]["proxyOrigin"]) == (True, "inline", origin.address)
@@ -306,6 +309,7 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
     visitor.close()
 
 
+@pytest.mark.req("CFG-127", "CFG-131", "CFG-168")
 @pytest.mark.req(
     "INL-221",
     "INL-222",

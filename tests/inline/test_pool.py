@@ -172,7 +172,7 @@ async def test_it_believes_no_certificate_that_cannot_be_verified(tmp_path: Any)
         link.abort()
 
 
-@pytest.mark.req("INL-040", "INL-027")
+@pytest.mark.req("INL-040", "INL-027", "CFG-168")
 @pytest.mark.parametrize(("settings", "codes"), [
     ({}, ["console_host_withheld", "private_origin"]),
     ({"public_url": "https://q.test"}, ["private_origin"]),

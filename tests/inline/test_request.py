@@ -6,6 +6,7 @@ import pytest
 
 from app.domain.inline.forwarding import Hop
 from app.domain.inline.names import HOP_MARK
+from app.domain.keyring import hkdf
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 
@@ -121,8 +122,9 @@ def test_it_keeps_the_consoles_cookie_and_no_other(front: Front, origin: Origin)
     ]  # fmt: skip
 
 
-@pytest.mark.req("INL-042")
+@pytest.mark.req("INL-042", "CFG-146")
 def test_it_knows_its_own_mark_while_the_secret_is_changed() -> None:
+    assert Hop.of(["new" * 11], is_behind_edge=False).mark == hkdf(b"new" * 11, b"qm:hop", 32)[:16].hex().encode()
     hop = Hop.of(["new" * 11, "old" * 11], is_behind_edge=False)
     before, foreign = (Hop.of([secret * 11], is_behind_edge=False).mark for secret in ("old", "abc"))
     assert [hop.is_own({HOP_MARK: mark}) for mark in (hop.mark, before, foreign)] == [True, True, False]

@@ -85,7 +85,7 @@ def test_it_writes_down_who_moved_a_room_and_who_may_not(front: Front, origin: O
     assert ("room.inline", True, f"proxyOrigin: {origin.address} → none") in entries()
 
 
-@pytest.mark.req("INL-121", "INL-123", "INL-122", "INL-119", "INL-120")
+@pytest.mark.req("INL-121", "INL-123", "INL-122", "INL-119", "INL-120", "CFG-113", "CFG-107", "CFG-131")
 def test_it_keeps_what_a_declared_proxy_says_and_appends_whom_it_established() -> None:
     """Example E4, and the same from somebody else."""
     policy = TrustPolicy.of(1, parse_ranges("10.0.0.7"))
@@ -93,6 +93,7 @@ def test_it_keeps_what_a_declared_proxy_says_and_appends_whom_it_established() -
         b"host": b"shop.example", b"x-forwarded-for": b"198.51.100.7", b"x-forwarded-proto": b"https",
         b"forwarded": b"for=198.51.100.7", b"x-real-ip": b"198.51.100.7", b"cf-connecting-ip": b"198.51.100.7",
         b"true-client-ip": b"198.51.100.7", b"x-forwarded-ssl": b"on", b"cookie": b"a=1; qm_console=x; qm_shop=y",
+        b"x-qm-edge": b"of-another",
     }  # fmt: skip
     block = b"\r\n".join(b"%b: %b" % (name.title(), value) for name, value in sent.items())
 

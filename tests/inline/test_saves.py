@@ -83,6 +83,7 @@ def test_it_refuses_what_is_more_or_less_than_an_origin(sent: Any) -> None:
 
 
 @pytest.mark.req("INL-029", "INL-030", "INL-032", "INL-033", "INL-035", "INL-232", "ENG-027")
+@pytest.mark.req("CFG-059")
 @pytest.mark.parametrize("origin", [
     "http://10.0.0.5:3000", "http://127.0.0.1", "http://localhost:3000", "http://a.localhost", "http://169.254.169.254",
     "http://[::1]", "http://[fd00:ec2::254]", "http://100.64.0.1", "http://0.0.0.0", "http://192.0.0.8",
@@ -191,6 +192,7 @@ async def test_it_says_what_an_operator_can_still_do(names: Any, before: Room | 
 
 
 @pytest.mark.req("INL-026", "INL-028", "INL-023", "ADM-144")
+@pytest.mark.req("CFG-167")
 @pytest.mark.parametrize(("before", "after", "host", "settings", "codes"), [
     (None, INLINE, "qm.test", {}, ["console_host_withheld"]),
     (SNIPPET, INLINE, "QM.test:8080", {}, ["console_host_withheld"]),
@@ -211,7 +213,7 @@ async def test_it_warns_of_what_becomes_of_the_console(
         assert warning.get("console") is None
 
 
-@pytest.mark.req("INL-026")
+@pytest.mark.req("INL-026", "CFG-167")
 async def test_it_warns_only_of_the_first_inline_room(names: Any) -> None:
     assert await saves(OTHER).judge(None, INLINE.config, actor=OWNER, host="qm.test") == []
     left = await saves(OTHER, public_url="https://qm.test/").judge(

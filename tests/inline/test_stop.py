@@ -19,7 +19,7 @@ from tests.inline.origin import Origin, Talk
 from tests.inline.test_upgrade import SWITCH, upgrade
 
 
-@pytest.mark.req("INL-225")
+@pytest.mark.req("INL-225", "CFG-195", "CFG-067")
 @pytest.mark.parametrize(("given", "is_inline", "seconds"), [
     ([], False, 2.0), ([], True, INLINE_DRAIN_SEC), (["SHUTDOWN_DRAIN_MS"], True, 2.0),
 ])  # fmt: skip
@@ -32,6 +32,7 @@ def test_it_gives_transfers_more_time_unless_a_limit_was_set(given: list[str], i
 
 @pytest.mark.req("INL-224", "INL-226")
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.req("CFG-194", "CFG-066", "CFG-067")
 def test_it_lets_transfers_end_and_cuts_what_outlasts_the_drain(origin: Origin, workers: int) -> None:
     asked, go_on = threading.Event(), threading.Event()
 

@@ -272,7 +272,7 @@ def test_it_leaves_the_origin_when_the_visitor_leaves(front: Front, origin: Orig
     assert after["originErrorsTotal"] == before["originErrorsTotal"]  # a closed lid is not a broken site
 
 
-@pytest.mark.req("INL-158", "INL-170")
+@pytest.mark.req("INL-158", "INL-170", "CFG-060")
 def test_it_waits_for_an_answer_no_longer_than_it_is_told(front: Front, origin: Origin, steps: Steps) -> None:
     async def script(talk: Talk) -> None:
         await talk.body()

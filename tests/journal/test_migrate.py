@@ -30,13 +30,21 @@ def files(folder: Path, **texts: str) -> Path:
     return folder
 
 
-async def test_it_makes_the_schema_that_the_address_names(database_url: str, fresh_schema: str) -> None:
+@pytest.mark.req("CFG-036")
+async def test_it_makes_the_schema_that_the_address_names_and_uses_no_other(
+    database_url: str, fresh_schema: str
+) -> None:
     name = f"{schema_of(fresh_schema)}_new"
-    pool = Postgres(f"{database_url}&search_path={name}")
+    pool = Postgres(f"{database_url}&search_path={name}&application_name=by-the-address")
+    made = "SELECT count(*) FROM pg_class WHERE relnamespace = $1::text::regnamespace"
     try:
+        elsewhere = await pool.fetchval(made, "public")
         assert await migrate(pool) == [m.path.name for m in find_migrations() if m.phase == "pre"]
         assert await pool.fetchval("SELECT count(*) FROM events") == 0
         assert await pool.fetchval("SELECT current_schema()") == name
+        assert await pool.fetchval("SELECT current_setting('application_name')") == "by-the-address"
+        assert await pool.fetchval(made, name) > 20
+        assert await pool.fetchval(made, "public") == elsewhere
     finally:
         await pool.execute(f"DROP SCHEMA {name} CASCADE")
         await pool.close()
@@ -65,7 +73,7 @@ async def test_it_refuses_when_another_takes_too_long(empty: Postgres, monkeypat
             await migrate(empty)
 
 
-@pytest.mark.req("FLT-141")
+@pytest.mark.req("FLT-141", "CFG-184")
 async def test_it_leaves_the_old_schema_when_a_file_fails(empty: Postgres, tmp_path: Path) -> None:
     folder = files(
         tmp_path, **{"0001_pre_a": "CREATE TABLE a ();", "0002_pre_b": "CREATE TABLE b (); SELECT nonsense;"}

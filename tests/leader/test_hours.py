@@ -175,6 +175,9 @@ async def test_it_is_a_duty_of_the_leader(
 
     await until(is_kept)
     work.cancel()
+    await joins(house, 1)
+    await keeper.keep_all(Term(lease))
+    assert [number for _, _, number in counted(await store.read(*EVER))] == [2], "the unfinished hour, at a stop"
     await lease.give()
     with pytest.raises(TermOver):
         await keeper.run(Term(lease))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +13,7 @@ from app.core.clock import mono
 from app.infrastructure.leader_lease import LeaderLease
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.valkey import Valkey
-from app.services.leadership import Leadership, Term, TermOver
+from app.services.leadership import LastAct, Leadership, Term, TermOver
 from tests.journal.house import House, until
 from tests.leader.conftest import LEASE_MS, lease_of
 
@@ -42,13 +43,18 @@ class Watchman:
 class Office:
     """One process that wants to lead."""
 
-    def __init__(self, lease: LeaderLease, *duties: Watchman) -> None:
+    def __init__(
+        self, lease: LeaderLease, *duties: Watchman, last_acts: Sequence[LastAct] = (), left: float = 10
+    ) -> None:
         self.duty = duties[0] if duties else Watchman()
         self.shown = 0.0
         self.stop = asyncio.Event()
         self.lease = lease
         everyone = duties or (self.duty,)
-        leadership = Leadership(lease, everyone, lease_ms=LEASE_MS, show=lambda at: setattr(self, "shown", at))
+        leadership = Leadership(
+            lease, everyone, lease_ms=LEASE_MS, show=lambda at: setattr(self, "shown", at), last_acts=last_acts,
+            left=lambda: left,
+        )  # fmt: skip
         self.task = asyncio.ensure_future(leadership.run(self.stop))
 
     async def __aenter__(self) -> Office:
@@ -91,6 +97,34 @@ async def test_it_hands_over_at_an_orderly_stop(house: House) -> None:
             assert first.shown == 0
             assert second.duty.acts[0][1] > first.duty.acts[-1][1]
             assert second.duty.acts[0][0] > first.duty.acts[-1][0]
+
+
+@pytest.mark.req("CFG-192")
+async def test_it_does_its_last_acts_while_it_still_leads_and_hands_over_whatever_comes_of_them(house: House) -> None:
+    done: list[str] = []
+
+    async def act(term: Term) -> None:
+        term.check()
+        assert not await lease_of(house, "two").take(), "nobody else leads yet"
+        done.append("act")
+
+    async def fail(term: Term) -> None:
+        done.append("fail")
+        raise ValueError("broken")
+
+    async def hang(term: Term) -> None:
+        done.append("hang")
+        await asyncio.Event().wait()
+
+    for last_acts, left in (([act], 10.0), ([act, fail], 10.0), ([act, hang], 0.2)):
+        async with Office(lease_of(house, "one", ms=60_000), last_acts=last_acts, left=left) as office:
+            await until(office.leads)
+            office.stop.set()
+            await asyncio.wait_for(asyncio.shield(office.task), 10)
+        other = lease_of(house, "two", ms=60_000)
+        assert await other.take()
+        await other.give()
+    assert done == ["act", "act", "fail", "act", "hang"]
 
 
 @pytest.mark.req("FLT-024")

@@ -32,7 +32,7 @@ async def test_it_goes_on_at_once_in_a_process_of_the_same_run_that_was_started_
     assert again.epoch == one.epoch + 1
 
 
-@pytest.mark.req("FLT-023")
+@pytest.mark.req("FLT-023", "CFG-201")
 async def test_it_passes_to_another_within_the_lease_when_its_holder_died(house: House) -> None:
     one, two = lease_of(house, "one"), lease_of(house, "two")
     await one.take()

@@ -220,7 +220,7 @@ async def test_it_takes_back_nothing_that_a_person_changed_in_between(shop: Shop
     assert await shop.rate() == 300
 
 
-@pytest.mark.req("ENG-222", "ENG-223")
+@pytest.mark.req("ENG-222", "ENG-223", "CFG-079")
 async def test_it_tunes_by_the_servers_default_up_to_the_rate_that_a_person_set(shop: Shop) -> None:
     await shop.open(autotune=None)
     shop.tuner = shop.make_tuner(default=True)

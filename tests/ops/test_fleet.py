@@ -342,11 +342,13 @@ def test_what_passed_the_gate_is_summed_over_both(two: Pair) -> None:
 
 
 @pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042", "INL-200")
+@pytest.mark.req("CFG-204")
 def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_once(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
     with httpx.Client(base_url=two.second.server.url) as kept:  # let in before the stop
         assert kept.get("/healthz").status_code == 200
-        two.second.server.kill(signal.SIGTERM)
+        asked = httpx.post(two.second.server.url + "/api/admin/shutdown", headers=two.second.key, timeout=20)
+        assert asked.json()["stopping"] is True
         wait_for(lambda: two.second.healthz().status_code == 503)
         body = kept.get("/healthz").json()
         assert (body["ready"], body["status"]) == (False, "shutting_down")
@@ -360,6 +362,8 @@ def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_on
     assert process.stdout.read() == "", "stdout has the line 'listening' and nothing else"
     assert two.second.server.wait() == 0, two.second.server.stderr[-3000:]
 
+    wait_for(lambda: is_well(two.first))
+    assert "stop_begun" not in two.first.server.stderr
     assert [member["instance"] for member in two.first.health()["fleet"]["members"]] == ["first"]
     assert two.first.health()["counters"]["unknownRoomChecks"] == 2
     assert two.first.health()["inline"]["gatedTotal"] == 2

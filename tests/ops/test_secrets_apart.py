@@ -8,6 +8,7 @@ import pytest
 
 from app.infrastructure.counter_board import LIFE_MS
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
+from app.infrastructure.seal_store import SealState
 from tests.admin.conftest import House, Process
 from tests.admin.test_live import Desk
 
@@ -29,12 +30,13 @@ async def told(here: Desk, house: House, kid: str, kids: Sequence[str], *, age_m
     )
     await here.watch.tell()
     report = await here.health.report()
+    assert here.health.server_block()["insecureConfig"] == len(report["warnings"])
     return [text for text in report["warnings"] if "SECRET" in text]
 
 
 @pytest.mark.req("CFG-014")
 async def test_both_are_named_when_one_cannot_verify_what_the_other_signs(here: Desk, house: House) -> None:
-    (own,) = here.health._keyring.kids
+    own = (await here.health.report())["keys"]["kid"]
     sentence = f"instances sign with different SECRETs: i:test ({own}) and i:other (0a1b2c3d)"
 
     assert await told(here, house, own, [own]) == []
@@ -43,3 +45,12 @@ async def test_both_are_named_when_one_cannot_verify_what_the_other_signs(here: 
     assert await told(here, house, own, [own, "0a1b2c3d"]) == []
     assert await told(here, house, "0a1b2c3d", ["0a1b2c3d"], age_ms=LIFE_MS + 1) == [], "it is gone"
     assert "s" * 8 not in sentence
+
+
+@pytest.mark.req("CFG-116")
+async def test_the_badge_counts_every_warning_of_health(here: Desk) -> None:
+    before = here.health.server_block()["insecureConfig"]
+    here.health._stores.last_seals = SealState(7, 1, b"seal", 1, 3)  # found by a look at the trail
+
+    assert here.health.server_block()["insecureConfig"] == before + 1
+    assert len((await here.health.report())["warnings"]) == before + 1

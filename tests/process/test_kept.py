@@ -40,6 +40,7 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
 
 
 @pytest.mark.req("FLT-120", "ADM-034", "ENG-010")
+@pytest.mark.req("CFG-201")
 def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
     env = {"STORE": "embedded", "ADMIN_KEY": None}
     with Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
@@ -85,6 +86,7 @@ def printed_keys(server: Server) -> list[str]:
 
 
 @pytest.mark.req("FLT-003", "ADM-034", "ADM-264", "ENG-010")
+@pytest.mark.req("CFG-201")
 def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
     """What it signed is good for its successor, which knows nothing of the line, as for another instance beside it."""
     with Server(env={"ADMIN_KEY": None}, workers=1) as server, httpx.Client(timeout=20) as visitor:

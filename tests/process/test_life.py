@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.harness import Server, is_running, wait_for
+from tests.harness import LIMITS, Server, is_running, wait_for
 
 STANDIN = [sys.executable, "-m", "tests.process.standin"]
 
@@ -250,9 +250,20 @@ def test_it_refuses_a_port_that_is_taken(lasting: Server, tmp_path: Path) -> Non
         second.__exit__(None, None, None)
 
 
-@pytest.mark.req("CFG-047", "CFG-050", "CFG-021")
-def test_it_keeps_generated_keys_in_the_data_dir_and_names_the_file(tmp_path: Path) -> None:
-    with standin(tmp_path, STORE="embedded", ADMIN_KEY=None, SECRET=None) as server:
+UNSET = (
+    *("HOST", "STORE", "ADMIN_KEY", "SECRET", "QM_WORKERS", "SHUTDOWN_GRACE_MS", "SHUTDOWN_DRAIN_MS", "MESH_KNOCK_MS"),
+    *LIMITS,
+)
+"""What the harness sets besides PORT and DATA_DIR, since the default port and folder may be in use here."""
+
+
+@pytest.mark.req("CFG-047", "CFG-050", "CFG-021", "CFG-001")
+def test_it_starts_with_nothing_set_for_its_own_machine_and_keeps_the_keys_it_makes(tmp_path: Path) -> None:
+    with standin(tmp_path, **dict.fromkeys(UNSET)) as server:
+        assert server.line.startswith("listening on http://127.0.0.1:")
+        assert " store=embedded " in server.line
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(server.url.replace("127.0.0.1", "127.0.0.2"), timeout=10)
         folder = Path(server.env["DATA_DIR"])
         key = (folder / "admin-key").read_text().strip()
         assert len(key) >= 32

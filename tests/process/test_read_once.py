@@ -16,6 +16,7 @@ _READS = re.compile(r"\bos\s*\.\s*environ|\bgetenv\b|\benviron\[|\bfrom os impor
 
 
 @pytest.mark.req("CFG-002", "ADM-106")
+@pytest.mark.req("CFG-159")
 def test_one_place_reads_the_environment_and_what_it_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     readers = {
         str(path.relative_to(ROOT))

@@ -14,7 +14,7 @@ from tests.harness import Server, wait_for
 GUIDE = Path(__file__).resolve().parents[2] / "docs/operations-fleet.md"
 
 
-@pytest.mark.req("FLT-050", "FLT-051", "FLT-152")
+@pytest.mark.req("FLT-050", "FLT-051", "FLT-152", "CFG-033")
 def test_it_works_with_the_rights_of_the_guide_and_leaves_other_prefixes_alone(fresh_schema: str) -> None:
     (words,) = re.findall(r"`ACL (SETUSER [^`]+)`", GUIDE.read_text("utf-8"))
     with ValkeyServer() as valkey:

@@ -38,6 +38,7 @@ def refusals(env: dict[str, str]) -> tuple[str, ...]:
     return caught.value.reasons
 
 
+@pytest.mark.req("CFG-001")
 def test_it_starts_with_nothing_set() -> None:
     loaded = load({})
 
@@ -253,7 +254,7 @@ def test_it_warns_of_a_half_set_pair() -> None:
     assert warning_of({"TRUST_PROXY_IPS": "10.0.0.1"}).code == "half_set_proxy"
 
 
-@pytest.mark.req("CFG-012")
+@pytest.mark.req("CFG-012", "CFG-066")
 def test_it_names_both_values_of_a_misordered_pair() -> None:
     loaded = load({"SHUTDOWN_GRACE_MS": "9000", "SHUTDOWN_DRAIN_MS": "3000"})
 

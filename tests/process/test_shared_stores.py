@@ -8,11 +8,14 @@ import ssl
 import subprocess
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 from redis import Redis as Redis_
 from redis.asyncio import Redis
 
+from app.domain.facts import FactType
+from app.infrastructure.keys import leader_lease
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
 from tests.chaos.stores import ValkeyServer
 from tests.harness import Server, wait_for
@@ -94,17 +97,50 @@ async def test_it_takes_a_refused_connection_for_something_that_passes() -> None
     assert await check_postgres("postgresql://127.0.0.1:1/qm") is not None
 
 
-@pytest.mark.req("FLT-140")
-def test_it_starts_on_shared_stores_and_leaves_them_running(
-    valkey_url: str, database_url: str, fresh_prefix: str, fresh_schema: str
+@pytest.mark.req("FLT-140", "CFG-192", "CFG-206")
+def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happened(
+    valkey_url: str, fresh_prefix: str, fresh_schema: str
 ) -> None:
-    with Server(env=shared(valkey_url, fresh_schema, fresh_prefix), workers=1) as server:
+    """The counts of the unfinished hour, the lease, the last commits, notes, and at the end the trail's last entry."""
+    with (
+        Server(env=shared(valkey_url, fresh_schema, fresh_prefix), workers=1) as server,
+        Redis_.from_url(valkey_url) as valkey,
+    ):
         assert " store=valkey " in server.line
         assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
         wait_for(lambda: httpx.get(server.url + "/healthz", timeout=10).json()["leader"] is True)
         assert not any("valkey-server" in line for line in server.descendants().values())
         assert "EDGE_SECRET is not set: requests that bypass Cloudflare are accepted" in server.stderr
+        key = {"Authorization": f"Bearer {server.admin_key}"}
+        room = {"id": "shop", "targetUrl": "https://shop.example/", "ratePerMinute": 0}
+        assert httpx.post(f"{server.url}/api/admin/rooms", json=room, headers=key, timeout=20).status_code == 200
+        assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 200
+        assert valkey.exists(leader_lease(fresh_prefix))
+        # Acknowledged before it is stored: what of it is there after the stop, the stop has stored.
+        assert httpx.post(f"{server.url}/api/admin/rooms/shop/pause", headers=key, timeout=20).status_code == 200
+
         assert server.stop() == 0
+
+        assert not valkey.exists(leader_lease(fresh_prefix)), "given back, not left to run out"
+        assert not Path(server.env["DATA_DIR"]).exists(), "nothing is kept on the instance's own disk"
+    assert rows(fresh_schema, "SELECT room, joins FROM room_hours WHERE joins > 0") == [("shop", 1)]
+    facts = [kind for (kind,) in rows(fresh_schema, "SELECT type FROM events WHERE room = 'shop' ORDER BY seq")]
+    assert facts == [FactType.ROOM_CREATED, FactType.JOINED, FactType.ROOM_UPDATED]
+    assert ("state",) in rows(fresh_schema, "SELECT kind FROM timeline WHERE room = 'shop'")
+    trail = [action for (action,) in rows(fresh_schema, "SELECT action FROM audit ORDER BY id")]
+    assert trail[0] == "server.start"
+    assert trail[-1] == "server.stop"
+
+
+def rows(database_url: str, sql: str) -> list[tuple[object, ...]]:
+    async def ask() -> list[tuple[object, ...]]:
+        link = await asyncpg.connect(database_url)
+        try:
+            return [tuple(row.values()) for row in await link.fetch(sql)]
+        finally:
+            await link.close()
+
+    return asyncio.run(ask())
 
 
 @pytest.mark.req("FLT-054", "ADM-043", "FLT-034")

@@ -36,7 +36,8 @@ TEXTS = [
     pytest.param("QM_ENV", "development", {"development": "development", "test": "test"},
                  ["prod", "Production", "0"], REFUSE, marks=pytest.mark.req("CFG-018")),
     pytest.param("PUBLIC_URL", None, {"https://qm.test": "https://qm.test", "http://QM.test:8/": "http://qm.test:8"},
-                 ["qm.test", "https://qm.test/a", "https://u:p@qm.test", "ftp://qm.test"], DEFAULT),
+                 ["qm.test", "https://qm.test/a", "https://u:p@qm.test", "ftp://qm.test", "https://qm.test?a"], DEFAULT,
+                 marks=pytest.mark.req("CFG-022")),
     pytest.param("ADMIN_HOST", (), {"A.test": ("a.test",), "a.test:1, 10.0.0.9 ,[2001:DB8::1]:2,b.": (
                  "a.test:1", "10.0.0.9", "[2001:db8::1]:2", "b")},
                  ["a b", "a.test,-b", "https://a.test", "a.test:0", "a.test:65536", "2001:db8::1", "[a]", "a/b", "*.a"],
@@ -53,7 +54,7 @@ TEXTS = [
     pytest.param("SIDESTORE", "embedded", {"embedded": "embedded"}, ["mysql", "pg", "memory"], REFUSE,
                  marks=pytest.mark.req("CFG-030")),
     pytest.param("VALKEY_PREFIX", "qm:", {"a": "a", "x" * 64: "x" * 64, "A_b.c:d-": "A_b.c:d-"},
-                 ["a{b}", "a b", "x" * 65, "ä"], REFUSE),
+                 ["a{b}", "a b", "x" * 65, "ä"], REFUSE, marks=pytest.mark.req("CFG-033")),
     pytest.param("TOKEN_SIGN_V2", False, {"yes": True, "OFF": False}, ["2"], DEFAULT, marks=pytest.mark.req("CFG-049")),
     pytest.param("TRUST_PROXY_IPS", (), ADDRESSES, NO_ADDRESSES, REFUSE,
                  marks=pytest.mark.req("CFG-057", "CFG-110", "VIS-014")),
@@ -62,9 +63,10 @@ TEXTS = [
                  ["e" * 15, f"{'e' * 16},short", "e" * 8 + " " + "e" * 8, "ä" * 16, ",".join("abcdef") * 16, ",",
                   ",".join(letter * 16 for letter in "abcdef")],
                  REFUSE, marks=pytest.mark.req("CFG-058", "CFG-133", "VIS-027")),
-    pytest.param("PROXY_ALLOW_PRIVATE", False, {"1": True}, ["maybe"], DEFAULT),
-    pytest.param("AUTOTUNE", False, {"true": True}, ["maybe"], DEFAULT),
-    pytest.param("QM_DRILL", False, {"on": True}, ["maybe"], DEFAULT),
+    pytest.param("PROXY_ALLOW_PRIVATE", False, {"1": True}, ["maybe"], DEFAULT, marks=pytest.mark.req("CFG-059")),
+    pytest.param("EMAIL_NOTIFY", False, {"1": True}, ["maybe"], DEFAULT),
+    pytest.param("AUTOTUNE", False, {"true": True}, ["maybe"], DEFAULT, marks=pytest.mark.req("CFG-079")),
+    pytest.param("QM_DRILL", False, {"on": True}, ["maybe"], DEFAULT, marks=pytest.mark.req("CFG-026")),
 ]  # fmt: skip
 
 
@@ -104,12 +106,12 @@ def test_it_takes_keeps_and_refuses_as_its_row_says(
 
 
 NUMBERS = [
-    pytest.param("VALKEY_TIMEOUT_MS", 1000, 50, 30000, marks=pytest.mark.req("CFG-006", "CFG-007")),
-    pytest.param("PG_POOL_MAX", 10, 2, 200),
-    pytest.param("PG_STATEMENT_TIMEOUT_MS", 5000, 500, 60000),
-    pytest.param("RESYNC_MS", 5000, 500, 60000),
+    pytest.param("VALKEY_TIMEOUT_MS", 1000, 50, 30000, marks=pytest.mark.req("CFG-006", "CFG-007", "CFG-035")),
+    pytest.param("PG_POOL_MAX", 10, 2, 200, marks=pytest.mark.req("CFG-039")),
+    pytest.param("PG_STATEMENT_TIMEOUT_MS", 5000, 500, 60000, marks=pytest.mark.req("CFG-040")),
+    pytest.param("RESYNC_MS", 5000, 500, 60000, marks=pytest.mark.req("CFG-041")),
     pytest.param("LEADER_LEASE_MS", 10000, 2000, 120000, marks=pytest.mark.req("CFG-042")),
-    pytest.param("LAPSED_TTL_MS", 86400000, 60000, 604800000),
+    pytest.param("LAPSED_TTL_MS", 86400000, 60000, 604800000, marks=pytest.mark.req("CFG-044")),
     pytest.param("VALKEY_ALERT_AFTER_MS", 30000, 1000, 3600000),
     pytest.param("HISTORY_RETAIN_DAYS", 400, 1, 3650),
     pytest.param("ALERT_EVERY_MS", 10000, 1000, 300000),
@@ -127,11 +129,17 @@ NUMBERS = [
     pytest.param("CONNECTION_RESERVE", 256, 0, 65536, marks=pytest.mark.req("CFG-063")),
     pytest.param("SSE_PER_IP", 64, 0, 1000000, marks=pytest.mark.req("CFG-064")),
     pytest.param("SSE_MAX_TOTAL", 10000, 0, 1000000, marks=pytest.mark.req("CFG-065")),
-    pytest.param("SHUTDOWN_GRACE_MS", 500, 0, 60000),
+    pytest.param("SHUTDOWN_GRACE_MS", 500, 0, 60000, marks=pytest.mark.req("CFG-066")),
     pytest.param("STATUS_LIMIT_PER_MIN", 6000, 0, 1000000, marks=pytest.mark.req("CFG-070")),
     pytest.param("NOTIFY_LIMIT_PER_MIN", 30, 0, 1000000, marks=pytest.mark.req("CFG-072")),
-    pytest.param("RATE_LIMIT_MAX_KEYS", 200000, 1000, 10000000),
-    pytest.param("ADMIN_AUTH_FAIL_PER_MIN", 20, 0, 100000),
+    pytest.param("PROXY_TIMEOUT_MS", 30000, 1000, 600000, marks=pytest.mark.req("CFG-060")),
+    pytest.param("SHUTDOWN_DRAIN_MS", 2000, 500, 600000, marks=pytest.mark.req("CFG-067")),
+    pytest.param("JOIN_LIMIT_PER_MIN", 600, 0, 1000000, marks=pytest.mark.req("CFG-068")),
+    pytest.param("CHECK_LIMIT_PER_MIN", 3000, 0, 1000000, marks=pytest.mark.req("CFG-069")),
+    pytest.param("WAITING_LIMIT_PER_MIN", 120, 0, 1000000),
+    pytest.param("VERIFY_LIMIT_PER_MIN", 60, 0, 1000000),
+    pytest.param("RATE_LIMIT_MAX_KEYS", 200000, 1000, 10000000, marks=pytest.mark.req("CFG-074")),
+    pytest.param("ADMIN_AUTH_FAIL_PER_MIN", 20, 0, 100000, marks=pytest.mark.req("CFG-055")),
 ]
 
 
@@ -211,6 +219,19 @@ def test_it_reads_booleans_of_any_letter_case_and_nothing_else(texts: list[str],
     for text in ("2", "y", "n", "enabled", "t", "11", "true,"):
         loaded = load({"COOKIE_SECURE": text})
         assert (loaded.settings.cookie_secure, loaded.warnings[0].code) == (None, "bad_value")
+
+
+@pytest.mark.req("CFG-036")
+def test_it_takes_an_address_of_postgres_by_its_scheme() -> None:
+    for text in ("postgres://a/b", "postgresql://u:p@a:5432/b?search_path=c&application_name=d"):
+        revealed = load({**SHARED, "DATABASE_URL": text}).settings.database_url
+        assert revealed is not None
+        assert revealed.reveal() == text
+    for text in ("mysql://a/b", "a:5432", "postgres:", "postgres://a:x/b"):
+        with pytest.raises(Refused, match="DATABASE_URL"):
+            load({**SHARED, "DATABASE_URL": text})
+    with pytest.raises(Refused, match="DATABASE_URL, which is not set"):
+        load({**SHARED, "DATABASE_URL": ""})
 
 
 @pytest.mark.req("CFG-031")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import inspect
 import signal
+import subprocess
+import sys
 from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import uvloop
 from sanic.mixins import startup
 from sanic.worker.manager import WorkerManager
 from sanic.worker.process import WorkerProcess
@@ -17,6 +22,8 @@ from app.process import watch
 from app.process.state_table import ChildStates, StateTable
 from app.process.stop import StopEarly, StopWish
 from app.process.watch import Lives
+from app.process.web import _take_signals
+from workers.runner import STOP_SIGNAL
 
 
 class Clock:
@@ -140,6 +147,57 @@ def test_it_wakes_main_when_a_signal_comes() -> None:
         wish.close()
         signal.signal(signal.SIGTERM, before[0])
         signal.signal(signal.SIGINT, before[1])
+
+
+def test_a_web_worker_hears_a_stop_that_comes_between_two_runs_of_its_loop() -> None:
+    """Sanic runs it several times; main asks once."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, STOP_SIGNAL)}
+    heard: list[bool] = []
+    loop = uvloop.new_event_loop()
+
+    def stop(*, terminate: bool) -> None:
+        heard.append(not terminate)
+        loop.stop()
+
+    runtime = SimpleNamespace(drain_sec=7.0)
+    app: Any = SimpleNamespace(stop=stop, config=SimpleNamespace(), ctx=SimpleNamespace(grace_sec=0, runtime=runtime))
+    try:
+        loop.run_until_complete(_take_signals(app))
+        signal.raise_signal(STOP_SIGNAL)
+        loop.call_later(10, loop.stop)
+        loop.run_forever()
+    finally:
+        loop.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    assert heard == [True]
+    assert app.config.GRACEFUL_SHUTDOWN_TIMEOUT == 7.0
+
+
+@pytest.mark.req("CFG-197")
+def test_a_signal_at_the_very_end_of_main_changes_nothing() -> None:
+    """Handlers are given back by Python before it takes its modules apart."""
+    program = """
+import os, signal
+from app.process.stop import StopWish
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid()):
+        for number in (15, 2):
+            kill(pid, number)
+
+late = Late()
+wish = StopWish()
+wish.install()
+{}
+"""
+    codes = [
+        subprocess.run([sys.executable, "-c", program.format(last)], check=False, timeout=60).returncode
+        for last in ("wish.deafen()", "")
+    ]
+
+    assert codes == [0, -signal.SIGTERM]
 
 
 def test_sanic_still_has_the_parts_that_are_replaced() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import json
+import re
 from typing import Any
 
 import pytest
 
 from app.core.secret import Secret
 from app.domain.from_tokens import FromTokens
-from app.domain.keyring import Keyring, Purpose
+from app.domain.keyring import Keyring, Purpose, hkdf
 from app.domain.monitor_tokens import MonitorTokens
 from app.domain.operators import MonitorLink
 from app.domain.principal import OWNER_BY_KEY
@@ -125,6 +129,41 @@ def test_a_v2_signature_of_one_purpose_verifies_for_no_other(signer: Purpose, ve
     assert SignedTokens(keyring, verifier).open(legacy) == {"scope": "x"}, "a legacy one says nothing of its purpose"
 
 
+def b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+@pytest.mark.req("CFG-144", "CFG-146")
+@pytest.mark.parametrize("sign_v2", FORMS)
+async def test_every_token_is_signed_over_its_body_as_sent_with_a_key_that_comes_from_the_secret(
+    sign_v2: bool,
+) -> None:
+    for secret in (SECRET, PREVIOUS):
+        for purpose, token in (await kinds(Keyring(secret, sign_v2=sign_v2))).values():
+            body, _, mac = token.partition(".")
+            key = hkdf(secret.encode(), f"qm:{purpose.value}".encode(), 32) if sign_v2 else secret.encode()
+            payload = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+            assert isinstance(payload, dict)
+            assert re.fullmatch(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", token)
+            assert mac == b64(hmac.digest(key, body.encode(), "sha256"))
+            assert ("kid" in payload) is sign_v2
+    assert {purpose.value for purpose in Purpose} == {"visitor", "monitor", "session", "operator"}
+
+
+@pytest.mark.req("CFG-146")
+@pytest.mark.parametrize("sign_v2", FORMS)
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_each_purpose_is_tried_under_the_secret_before_too(purpose: Purpose, sign_v2: bool) -> None:
+    token = SignedTokens(Keyring(PREVIOUS, sign_v2=sign_v2), purpose).sign({"scope": "x"})
+
+    for form in FORMS:
+        opened = SignedTokens(Keyring(SECRET, PREVIOUS, sign_v2=form), purpose).open(token)
+        assert isinstance(opened, dict)
+        assert opened["scope"] == "x"
+    assert isinstance(SignedTokens(Keyring(SECRET), purpose).open(token), Cause)
+
+
 @pytest.mark.parametrize("sign_v2", FORMS)
 @pytest.mark.parametrize(
     "change",
@@ -149,6 +188,7 @@ async def test_the_console_takes_no_payload_with_a_missing_foreign_or_ill_typed_
         assert await console_door(keyring, signed.sign(changed)) == "forged"
 
 
+@pytest.mark.req("CFG-158")
 @pytest.mark.parametrize("sign_v2", FORMS)
 @pytest.mark.parametrize(
     "change",

@@ -214,7 +214,7 @@ def test_it_refuses_the_token_of_another_room() -> None:
     assert tokens().verify(forge(GOOD), None, NOW) == CLAIMS
 
 
-@pytest.mark.req("ENG-089", "FLT-128")
+@pytest.mark.req("ENG-089", "FLT-128", "CFG-158")
 @pytest.mark.parametrize(
     ("age_ms", "verdict"),
     [(0, CLAIMS), (DAY_MS, CLAIMS), (DAY_MS + 1, Cause.EXPIRED), (-60_000, CLAIMS), (-60_001, Cause.FUTURE)],

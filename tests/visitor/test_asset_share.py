@@ -38,7 +38,7 @@ def other_build(tmp_path: Path) -> Assets:
     return Assets(static_dir=static)
 
 
-@pytest.mark.req("VIS-107", "VIS-223", "FLT-137", "FLT-136")
+@pytest.mark.req("VIS-107", "VIS-223", "FLT-137", "FLT-136", "CFG-208")
 async def test_both_builds_serve_every_file_that_either_hands_out(files: PageFiles, other_build: Assets) -> None:
     now = Assets()
     shares = [AssetShare(build, files, workers=1) for build in (now, other_build)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.settings import ROWS
+from app.domain.keyring import kid_of
 from tests.edge.wire import Answer, Wire
 from tests.harness import Server, wait_for
 
@@ -16,6 +19,13 @@ pytestmark = pytest.mark.timeout(180)
 
 KEY = "a-public-key-of-the-connectors"
 EDGE = ("old-value-0123456789", "new-value-0123456789")
+SECRETS = {
+    "ADMIN_KEY": ("short-admin-key",), "PUBLIC_API_KEY": (KEY,), "EDGE_SECRET": EDGE,
+    "SECRET_PREVIOUS": ("the-secret-that-went-before-this-one",), "VALKEY_URL": ("pass-of-valkey", "valkey.inside"),
+    "DATABASE_URL": ("pass-of-pg", "pg.inside"), "SMTP_URL": ("pass-of-mail",), "ALERT_WEBHOOK_URL": ("T0-of-alerts",),
+}  # fmt: skip
+"""What may not be told of each secret of the guarded server."""
+CONSOLE = Path(__file__).resolve().parents[2] / "static/console"
 NAVIGATION = "Sec-Fetch-Mode: navigate"
 SAID_BEFORE_LISTENING: dict[str, str] = {}
 ROOM = {"id": "shop", "targetUrl": "https://shop.example/", "rate": 0, "queueMaxPerIp": 1000}
@@ -142,6 +152,7 @@ def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) 
 
 
 @pytest.mark.req("CFG-175", "CFG-176", "VIS-181", "ADM-272")
+@pytest.mark.req("CFG-174")
 def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Server) -> None:
     held: list[Wire] = []
 
@@ -168,9 +179,19 @@ def test_it_is_full_and_still_answers_probes_operators_and_connectors(half: Serv
         page = ask(half, "GET /w/shop", NAVIGATION)
         assert (page.status, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
         named = "GET /api/check?room=shop&ip=203.0.113.9&agent=Mozilla"
-        assert ask(half, named, f"Authorization: Bearer {KEY}").fields["action"] == "queue"
+        key = f"Authorization: Bearer {KEY}"
+        assert ask(half, named, key).fields["action"] == "queue"
         assert ask(half, named, "Authorization: Bearer wrong").status == 503
         assert ask(half, named).status == 503
+        assert ask(half, "HEAD /healthz").status == 503
+        for line in ("HEAD /api/version", "GET /api/v1/version", "GET /api/verify?room=shop"):
+            assert ask(half, line, key).status == 200, line
+        assert ask(half, "GET /api/verify?room=shop").code == "overloaded"
+        assert ask(half, "GET /metrics", admin(half)).status == 200
+        signing_in = ("X-QM-CSRF: 1", "Sec-Fetch-Site: same-origin")
+        signed_in = ask(half, "POST /api/admin/session", *signing_in, body={"key": half.admin_key})
+        assert signed_in.status == 200
+        assert ask(half, "POST /metrics", admin(half)).code == "overloaded"
         found = health(half)
         assert (found["ready"], found["connections"]["max"], found["connections"]["surplus"]) == (False, 12, 1)
         assert found["connections"]["open"] == 13
@@ -187,10 +208,14 @@ def guarded() -> Iterator[Server]:
     """Behind a CDN: the edge secret while it is being changed, the console on one host."""
     env = {
         "EDGE_SECRET": ",".join(EDGE), "ADMIN_HOST": "Admin.Test:443,queue.test", "TRUST_PROXY": "1",
-        "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "JOIN_LIMIT_PER_MIN": "3",
-        "MAX_CONNECTIONS": "2000",
+        "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "JOIN_LIMIT_PER_MIN": "3", "MAX_CONNECTIONS": "2000",
+        "ADMIN_KEY": SECRETS["ADMIN_KEY"][0], "PUBLIC_API_KEY": KEY, "SECRET_PREVIOUS": SECRETS["SECRET_PREVIOUS"][0],
+        "VALKEY_URL": "redis://qm:pass-of-valkey@valkey.inside.test/0", "SMTP_URL": "smtps://qm:pass-of-mail@127.0.0.1:1",
+        "DATABASE_URL": "postgresql://qm:pass-of-pg@pg.inside.test/qm", "SMTP_FROM": "queue@shop.example",
+        "ALERT_WEBHOOK_URL": "http://127.0.0.1:1/services/T0-of-alerts", "EMAIL_NOTIFY": "1",
     }  # fmt: skip
     with Server(env, workers=2) as server:
+        server.admin_key = env["ADMIN_KEY"]
         assert ask(server, "POST /api/admin/rooms", admin(server), *through(), body=ROOM).status == 200
         yield server
 
@@ -240,10 +265,13 @@ def test_it_takes_scheme_and_visitor_from_the_edge(guarded: Server) -> None:
     ]
     assert others == [200] * 10
     warnings = health(guarded, *through())["configWarnings"]
-    assert [(w["code"], w["variable"]) for w in warnings] == [("ignored_setting", "TRUST_PROXY")]
+    assert [(w["code"], w["variable"]) for w in warnings if w["code"] != "short_secret"] == [
+        ("ignored_setting", "TRUST_PROXY")
+    ]
 
 
 @pytest.mark.req("VIS-030", "VIS-033")
+@pytest.mark.req("CFG-129", "CFG-132")
 def test_it_counts_over_its_workers_what_the_edge_refused(guarded: Server) -> None:
     before = health(guarded, *through())["edge"]
     for _ in range(12):
@@ -255,6 +283,9 @@ def test_it_counts_over_its_workers_what_the_edge_refused(guarded: Server) -> No
     assert (after["enabled"], after["values"]) == (True, 2)
     assert after["refusedTotal"] - before["refusedTotal"] == 12
     assert after["clientIpFallbackTotal"] - before["clientIpFallbackTotal"] == 8
+    text = ask(guarded, "GET /metrics", admin(guarded), *through()).body.decode()
+    assert f"\nqm_edge_refused {float(after['refusedTotal'])}\n" in text
+    assert f"\nqm_edge_client_ip_fallback_total {float(after['clientIpFallbackTotal'])}\n" in text
 
 
 @pytest.mark.req("CFG-163", "CFG-165", "CFG-023")
@@ -273,18 +304,36 @@ def test_it_serves_the_console_on_its_host_alone(guarded: Server) -> None:
         assert on("shop.example", line).status == 200
 
 
-@pytest.mark.req("VIS-032")
-def test_it_writes_the_secret_nowhere(guarded: Server) -> None:
+@pytest.mark.req("CFG-143")
+def test_health_says_of_each_key_whether_it_is_set_and_how_the_secrets_are_called(guarded: Server) -> None:
+    assert health(guarded, *through())["keys"] == {
+        "secret": "set", "secretPrevious": "set", "adminKey": "set", "publicApiKey": "set",
+        "kid": kid_of(guarded.env["SECRET"]), "kidPrevious": kid_of(guarded.env["SECRET_PREVIOUS"]),
+        "tokenSignV2": False,
+    }  # fmt: skip
+    scripts = [path.read_text("utf-8") for path in CONSOLE.glob("*.js")]
+    assert scripts
+    assert not [text for text in scripts if re.search(r"\bkid\b|kidPrevious|\.keys\b(?!\()", text)], "the API alone"
+
+
+@pytest.mark.req("CFG-008", "CFG-131", "VIS-032")
+def test_it_tells_no_secret_anywhere(guarded: Server) -> None:
     for value in EDGE:
         ask(guarded, f"GET /api/status?room=shop&x={value}", *through(value=value))
         ask(guarded, "GET /api/broken", f"X-QM-Edge: {value}x")
-    told = json.dumps(health(guarded, *through()))
-    for path in ("/api/admin/audit", "/metrics"):
-        answer = ask(guarded, f"GET {path}", admin(guarded), *through())
-        assert answer.status == 200
-        told += answer.body.decode()
+        ask(guarded, f"GET /{value}", *through(value=value))
+    for key in (guarded.env["PUBLIC_API_KEY"], guarded.env["SECRET"], f"{guarded.admin_key}x"):
+        ask(guarded, "GET /api/admin/rooms", f"Authorization: Bearer {key}", *through("203.0.113.201"))
+    ask(guarded, "GET /api/check?room=shop&ip=1.2.3.4&agent=x", f"Authorization: Bearer {KEY}", *through())
+    reading = ("health", "audit", "rooms", "operators", "monitor-tokens", "alerts", "timeline", "protection", "reports")
+    told = [ask(guarded, f"GET /api/admin/{path}", admin(guarded), *through()) for path in reading]
+    assert [answer.status for answer in told] == [200] * len(reading)
+    told += [ask(guarded, line, admin(guarded), *through()) for line in ("GET /metrics", "GET /api/verify?room=shop")]
+    said = guarded.stderr + b"".join(answer.head + answer.body for answer in told).decode()
 
-    for value in EDGE:
-        assert value not in told
-        assert value not in guarded.stderr
-    assert health(guarded, *through())["config"]["EDGE_SECRET"]["value"] == "set"
+    assert "ADMIN_KEY has 15 characters, fewer than 16" in said
+    for name, hidden in SECRETS.items():
+        for part in hidden:
+            assert part not in said, name
+    assert guarded.env["SECRET"] not in said
+    assert {health(guarded, *through())["config"][name]["value"] for name in SECRETS} == {"set"}

@@ -57,6 +57,7 @@ async def test_it_builds_addresses_by_the_public_one_else_by_scheme_and_host_it_
 
 
 @pytest.mark.req("CFG-109", "VIS-021", "VIS-019")
+@pytest.mark.req("CFG-107")
 async def test_it_marks_cookies_secure_behind_a_declared_proxy_or_when_told_to(
     house: House, limiter: RateLimiter
 ) -> None:

@@ -295,7 +295,7 @@ async def test_it_refuses_calls_of_other_sites(
     assert status == 200 or answer.code == "cross_site"
 
 
-@pytest.mark.req("VIS-071")
+@pytest.mark.req("VIS-071", "CFG-068")
 async def test_it_counts_joins_and_leaves_against_one_budget(house: House, limiter: object, site: Site) -> None:
     limited = Site(house, limiter, join_limit_per_min=2)  # type: ignore[arg-type]
     await limited.create()

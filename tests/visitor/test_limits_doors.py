@@ -32,6 +32,7 @@ def limiter() -> Iterator[RateLimiter]:
 
 @pytest.mark.req("VIS-074", "CFG-236")
 @pytest.mark.parametrize("max_keys", [1000, pytest.param(200_000, marks=pytest.mark.slow)])
+@pytest.mark.req("CFG-074")
 def test_100_000_other_keys_clear_no_limited_key(max_keys: int) -> None:
     table = RateLimiter.create("qm-churn", workers=1, max_keys=max_keys)
     limiter = RateLimiter.attach(table.name, 0, now=lambda: 5000.0)  # no window ends, however long this takes

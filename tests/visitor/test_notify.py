@@ -129,7 +129,7 @@ async def leave_address(browser: Browser, address: Any, **more: Any) -> Answer:
     return await browser.send("POST", "/api/notify", {"roomId": "shop", "email": address, **more})
 
 
-@pytest.mark.req("VIS-177")
+@pytest.mark.req("VIS-177", "CFG-080")
 async def test_it_is_offered_only_where_mail_can_be_sent(house: House, limiter: RateLimiter) -> None:
     url = Secret("smtps://mail.example")
     for settings in ({}, {"email_notify": True}, {"email_notify": True, "smtp_url": url}, {"smtp_from": SENDER}):

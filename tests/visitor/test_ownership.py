@@ -105,7 +105,7 @@ def proxied(site: Site) -> None:
     site.policy = TrustPolicy.of(1, [ipaddress.ip_network("10.0.0.0/8")])
 
 
-@pytest.mark.req("ENG-103", "ENG-104")
+@pytest.mark.req("ENG-103", "ENG-104", "CFG-112")
 async def test_it_believes_the_chain_of_a_declared_proxy_alone(site: Site, browser: Browser) -> None:
     await site.create()
     proxied(site)
@@ -128,7 +128,7 @@ async def test_it_believes_the_chain_of_a_declared_proxy_alone(site: Site, brows
         assert (await stranger.status(token=shown)).json["reason"] == "bad_token"
 
 
-@pytest.mark.req("ENG-103", "ENG-104")
+@pytest.mark.req("ENG-103", "ENG-104", "CFG-112")
 async def test_it_takes_the_address_that_the_edge_names_for_the_chain(site: Site, browser: Browser) -> None:
     await site.create()
     secret = "a-secret-between-the-edge-and-us"
@@ -153,7 +153,7 @@ async def test_it_takes_the_address_that_the_edge_names_for_the_chain(site: Site
     assert await ticket(browser.twin(peer="203.0.113.9")) is None, "the same address without the secret"
 
 
-@pytest.mark.req("ENG-112")
+@pytest.mark.req("ENG-112", "CFG-112")
 async def test_it_keeps_place_and_pass_of_a_cookieless_visitor_behind_changing_edge_nodes(
     site: Site, browser: Browser
 ) -> None:

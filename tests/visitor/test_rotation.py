@@ -81,7 +81,7 @@ async def waiting(site: Site, count: int) -> list[Browser]:
     return browsers
 
 
-@pytest.mark.req("ENG-095", "ENG-087", "CFG-150")
+@pytest.mark.req("ENG-095", "ENG-087", "CFG-150", "CFG-151")
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("before", [False, True])
 async def test_it_keeps_every_place_over_a_rotation(instance: MakeSite, before: bool, after: bool) -> None:

@@ -25,6 +25,7 @@ def server() -> Iterator[Server]:
         "SMTP_FROM": "queue@shop.example",
         "PUBLIC_URL": "http://queue.example",
         "LOG_LEVEL": "error",
+        "QM_DRILL": "1",
     }
     with Server(env=env, workers=1) as made:
         yield made
@@ -74,6 +75,12 @@ def test_leaving_and_taking_back_an_address_share_their_limit(http: httpx.Client
     ]
     assert {answer.headers["x-ratelimit-limit"] for answer in answers} == {"5"}
     assert [answer.status_code == 429 for answer in answers] == [False] * 5 + [True]
+
+
+@pytest.mark.req("CFG-026")
+def test_health_says_that_it_is_a_drill_and_that_nobody_leads(server: Server, http: httpx.Client) -> None:
+    health = http.get("/api/admin/health", headers={"Authorization": f"Bearer {server.admin_key}"}).json()
+    assert (health["drill"], health["leader"], http.get("/healthz").json()["leader"]) == (True, False, False)
 
 
 @pytest.mark.req("CFG-027")

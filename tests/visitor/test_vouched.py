@@ -251,6 +251,7 @@ async def test_it_never_looks_at_a_key_in_the_address(site: Site, name: str) -> 
 
 
 @pytest.mark.req("VIS-075", "VIS-136", "ADM-028")
+@pytest.mark.req("CFG-069")
 async def test_it_charges_the_visitor_it_names_and_no_direct_caller(house: House, limiter: RateLimiter) -> None:
     site = make(house, limiter, check_limit_per_min=2)
     await site.create()

@@ -24,6 +24,7 @@ from app.domain.inline.names import (
     SET_HERE,
     is_disguised,
 )
+from app.domain.keyring import hkdf
 
 _ODD_LINE: Final = re.compile(
     rb"^(?:x-forwarded-|x-qm-|connection|keep-alive|proxy-|te:|trailer:|transfer-encoding|upgrade:|expect:|http2-|"
@@ -54,8 +55,8 @@ class Hop:
 
     @classmethod
     def of(cls, secrets: Sequence[str], *, is_behind_edge: bool) -> Hop:
-        """Marks of the signing secrets, the present one first."""
-        marks = tuple(hmac.digest(text.encode(), b"qm inline hop", "sha256").hex()[:32].encode() for text in secrets)
+        """Marks of the signing secrets, the present one first, each from the key ``hop`` of its secret (CFG-146)."""
+        marks = tuple(hkdf(text.encode(), b"qm:hop", 16).hex().encode() for text in secrets)
         return cls(marks[0], marks, is_behind_edge)
 
 

@@ -34,6 +34,14 @@ FROM room_hours
 WHERE hour >= $1 AND hour < $2 AND ($3::text[] IS NULL OR room = ANY($3::text[]))
 ORDER BY room, hour, gen, since;
 
+-- name: hours_latest
+-- The record of the latest hour, with every column that hours_read names.
+SELECT room, gen, hour, since, covered_ms, joins, passes, peak_depth, peak_active, samples, depth_sum, blocked, warned,
+    waits, wait_sum_ms, wait_max_ms, kept
+FROM room_hours
+ORDER BY hour DESC
+LIMIT 1;
+
 -- name: hours_rooms
 -- Rooms with records of the hours from $1 up to and without $2, of those in $3 (NULL = all).
 SELECT DISTINCT room
