@@ -161,8 +161,7 @@ class AppContext:
     ) -> AppContext:
         settings = runtime.settings
         prefix = settings.valkey_prefix
-        previous = settings.secret_previous.reveal() if settings.secret_previous else None
-        keyring = Keyring(settings.secret.reveal(), previous, sign_v2=settings.token_sign_v2)
+        keyring = _keyring(settings)
         rooms = RoomServices.build(runtime=runtime, book=book, valkey=valkey, postgres=postgres)
         directory = rooms.directory
         doors = AccessServices.build(
@@ -201,10 +200,7 @@ class AppContext:
             operators=doors.operators, monitor_links=doors.monitor_links,
             admin_health=watch.health, metrics=watch.metrics, alerts=watch.alerts, reports=watch.reports,
             edge_watch=watch.edge_watch, connections=watch.connections,
-            live=LiveFeed(
-                rooms=rooms.service, health=watch.health, sessions=doors.sessions, people=doors.people,
-                limiter=limiter, book=book,
-            ),
+            live=_live(rooms.service, watch.health, doors, limiter, book),
             assets=assets,
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             memory_guard=rooms.memory_guard,
@@ -213,3 +209,16 @@ class AppContext:
             inline=inline,
             _closing=closing,
         )  # fmt: skip
+
+
+def _keyring(settings: Settings) -> Keyring:
+    previous = settings.secret_previous.reveal() if settings.secret_previous else None
+    return Keyring(settings.secret.reveal(), previous, sign_v2=settings.token_sign_v2)
+
+
+def _live(
+    rooms: RoomService, health: AdminHealth, doors: AccessServices, limiter: RateLimiter, book: MetricBook
+) -> LiveFeed:
+    return LiveFeed(
+        rooms=rooms, health=health, sessions=doors.sessions, people=doors.people, limiter=limiter, book=book
+    )
