@@ -95,8 +95,8 @@ async def test_a_thousand_rooms_and_fifty_streams_cost_no_visitor_his_turn(
 @pytest.mark.req("ADM-110")
 async def test_a_thousand_real_rooms_and_fifty_streams_cost_no_visitor_his_turn(desk: Desk) -> None:  # noqa: F811
     rooms = [f"room-{number}" for number in range(ROOMS)]
-    for start in range(0, ROOMS, 50):
-        await asyncio.gather(*(desk.process.make(room_id) for room_id in rooms[start : start + 50]))
+    for start in range(0, ROOMS, 10):
+        await asyncio.gather(*(desk.process.make(room_id) for room_id in rooms[start : start + 10]))
     streams = [await desk.open() for _ in range(STREAMS)]
     for stream in streams:
         await stream.next()

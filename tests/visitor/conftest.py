@@ -10,6 +10,7 @@ from app.infrastructure.migrate import migrate
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from tests.journal.house import House
+from tests.visitor.post import Post, open_post
 from tests.visitor.site import Browser, Site
 
 
@@ -50,3 +51,10 @@ async def site(house: House, limiter: RateLimiter) -> AsyncIterator[Site]:
 def browser(site: Site) -> Browser:
     """A browser that has never been here."""
     return Browser(site)
+
+
+@pytest.fixture
+async def post(house: House, limiter: RateLimiter) -> AsyncIterator[Post]:
+    """A site that offers mail."""
+    async with open_post(house, limiter) as made:
+        yield made
