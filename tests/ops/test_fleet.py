@@ -173,7 +173,13 @@ def test_pages_of_two_builds_find_their_files_at_either_while_one_takes_the_plac
                 assert f" version={VERSION}" in late.line
                 wait_for(lambda: httpx.get(late.url + "/healthz").status_code == 200)
                 rotation.append(late.url)
-                wait_for(lambda: loading.done() or sum(len(seen) == 3 for seen in loads.files.values()) >= 4, 60)
+                wait_for(
+                    lambda: (
+                        loading.done()
+                        or (len(loads.files) >= 4 and all(len(seen) == 3 for seen in [*loads.files.values()]))
+                    ),
+                    60,
+                )
                 late.kill(signal.SIGTERM)
                 wait_for(lambda: httpx_status(late.url) != 200)
                 rotation.remove(late.url)
