@@ -108,8 +108,8 @@ export function Acts({ id, room }) {
   `;
 }
 
-/** Address of the room's waiting page on this server (CON-099). */
-const waitingPage = (id) => `${location.origin}/w/${encodeURIComponent(id)}`;
+/** Where the room's line is: its waiting page on this server, or the site itself that is served inline (CON-099). */
+const lineOf = (id, room) => (room.mode === "inline" ? room.targetUrl : `${location.origin}/w/${encodeURIComponent(id)}`);
 
 const COPIED_MS = 2000;
 
@@ -117,9 +117,9 @@ export function Links({ id, room }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(waitingPage(id));
+      await navigator.clipboard.writeText(lineOf(id, room));
     } catch {
-      openPanel(LinkShown, { title: t("link.title", { name: room.name }), address: waitingPage(id) });
+      openPanel(LinkShown, { title: t("link.title", { name: room.name }), address: lineOf(id, room) });
       return;
     }
     setCopied(true);

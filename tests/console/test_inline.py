@@ -128,7 +128,7 @@ def test_it_leaves_an_operator_everything_but_where_traffic_goes(signed_in: Call
     expect(page.locator("#f-inline-note")).to_contain_text("Only an owner can serve a room inline")
 
 
-@pytest.mark.req("INL-179", "INL-180", "INL-182", "CON-076", "CON-077", "CON-078", "CON-085", "OBS-046")
+@pytest.mark.req("INL-179", "INL-180", "INL-182", "CON-076", "CON-077", "CON-078", "CON-085", "CON-099", "OBS-046")
 def test_it_tells_one_story_of_a_site_that_does_not_answer(signed_in: Callable[..., Page], stub: Stub) -> None:
     """Badge, card and hint: the queue is up, the site is not. Another room has the longer line."""
     page = signed_in()
@@ -149,6 +149,12 @@ def test_it_tells_one_story_of_a_site_that_does_not_answer(signed_in: Callable[.
     expect(badge.locator("span")).to_have_attribute("title", text)
     badge.click()
     expect(page.get_by_role("heading", name="Shop", exact=True)).to_be_focused()
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }; }"
+    )
+    shop.get_by_role("button", name="Copy link").click()
+    expect(shop.get_by_text("Copied").last).to_be_visible()
+    assert page.evaluate("window.copied") == "https://shop.example/", "the site itself, where its line is (CON-099)"
     for word in ("paused", "PAUSED"):
         expect(shop.get_by_text(word)).to_have_count(0)
 

@@ -30,7 +30,7 @@ def test_it_gives_transfers_more_time_unless_a_limit_was_set(given: list[str], i
     assert runtime.drain_sec == seconds
 
 
-@pytest.mark.req("INL-224", "INL-226")
+@pytest.mark.req("INL-224", "INL-226", "INL-230")
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.req("CFG-194", "CFG-066", "CFG-067")
 def test_it_lets_transfers_end_and_cuts_what_outlasts_the_drain(origin: Origin, workers: int) -> None:

@@ -1,12 +1,12 @@
 """Who gets which answer in which state (INL-230): rows that one server can be brought into.
 
 The rows that need a server of their own are compared where that server stands: budgets, the secret and the ceiling in
-test_hosts.py, stores that are away in test_backend_down.py and tests/ops/test_fleet.py, a stop in test_stop.py.
+test_hosts.py, stores that are away in test_backend_down.py and tests/ops/test_fleet.py, a silent app in
+test_streaming.py, a stop in test_stop.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ import pytest
 from tests.harness import wait_for
 from tests.inline import surge
 from tests.inline.conftest import Front
-from tests.inline.origin import Origin, Talk, saying
+from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
 
 
@@ -75,16 +75,9 @@ def test_it_answers_for_an_app_that_fails(front: Front, origin: Origin) -> None:
     front.room("dead", state="bypass", proxyOrigin="http://127.0.0.1:1")
     assert surge.rows(front, "dead.test") == surge.down(502, "origin_unreachable", "connect")
     origin.script = saying(b"no http\r\n\r\n", close=True)
-    assert surge.rows(front, "open.test") == surge.down(502, "origin_bad_response", "bad_response")
-
-    async def silent(talk: Talk) -> None:
-        with contextlib.suppress(ConnectionError):
-            await talk.reader.read()
-
-    origin.script = silent
-    late = surge.rows(front, "open.test")
-    assert late == surge.down(504, "origin_timeout", "timeout")
-    assert not any(row.cdn_acts for row in late)
+    odd = surge.rows(front, "open.test")
+    assert odd == surge.down(502, "origin_bad_response", "bad_response")
+    assert not any(row.cdn_acts for row in odd)
 
 
 @pytest.mark.req("INL-230")

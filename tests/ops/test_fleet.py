@@ -259,10 +259,13 @@ def test_a_shared_database_that_is_down_takes_nobody_out_of_rotation(two: Pair) 
     wait_for(lambda: all(map(is_well, two.both())))
 
 
-@pytest.mark.req("OBS-008", "OBS-104", "FLT-089", "FLT-091")
+@pytest.mark.req("OBS-008", "OBS-104", "FLT-089", "FLT-091", "INL-187", "INL-191", "INL-230")
 def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
-    two.first.make_room("lost", name="The lost one")
+    lost = {"targetUrl": "https://lost.test/", "proxyOrigin": PUBLIC_ORIGIN, "ratePerMinute": 0}
+    two.first.make_room("lost", name="The lost one", **lost)
+    for one in two.both():
+        wait_for(lambda one=one: ask(one, "lost.test").json()["code"] == "queued")  # type: ignore[misc]
     two.first.make_room("found")
     for one in two.both():
         one.postgres.cut()  # it cannot be rebuilt meanwhile
@@ -275,6 +278,9 @@ def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(
         assert "room_recovering" in answer.json()["degraded"]
         assert "lost" not in answer.text
         assert health["backend"]["recoveringRoomIds"] == ["lost"]
+        call, page = ask(one, "lost.test"), ask(one, "lost.test", page=True)
+        assert (call.status_code, call.json()["code"]) == (503, "storage_unavailable")
+        assert (page.status_code, 'http-equiv="refresh"' in page.text, "data-room" in page.text) == (503, True, False)
         (incident,) = incidents(one, "room_recovering")
         assert (incident["roomId"], incident["text"]) == ("lost", "The lost one is being rebuilt from the journal")
         one.postgres.mend()
@@ -284,6 +290,7 @@ def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(
         (incident,) = incidents(one, "room_rebuilt")
         assert incident["roomId"] == "lost"
         assert "compare its state and rate" in str(incident["text"])
+        assert ask(one, "lost.test").json()["code"] == "queued"
     two.redis.hset(f"{two.prefix}rebuilt", "lost", int(time.time() * 1000) - 3_601_000)
     wait_for(lambda: all(not incidents(one, "room_rebuilt") for one in two.both()))
     wait_for(lambda: all(map(is_well, two.both())))
