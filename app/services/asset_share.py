@@ -15,7 +15,8 @@ import structlog
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.infrastructure.page_files import PageFiles
-from app.services.assets import Asset, Assets, compress, content_hash
+from app.services.asset_file import Asset, compress, content_hash
+from app.services.assets import Assets
 
 RENEW_SEC: Final = 3600.0
 AGAIN_SEC: Final = 2.0

@@ -12,17 +12,15 @@ end, a comment has its line to itself, and an operator is never followed by a si
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.core.i18n import FALLBACK, LANGUAGES, LOCALES_DIR, load_locale
+from app.services.asset_file import Asset, compress, content_hash
+from app.services.outage_pages import OutagePages
 
 STATIC_DIR: Final = Path(__file__).resolve().parents[2] / "static"
 
@@ -43,7 +41,6 @@ WAITING_MODULES: Final = (
 
 FONTS: Final = ("geist-latin.woff2", "geist-latin-ext.woff2", "geist-mono-latin.woff2", "geist-mono-latin-ext.woff2")
 
-_HASH_LENGTH: Final = 22
 _BLOCK_COMMENT: Final = re.compile(r"^[ \t]*/\*.*?\*/[ \t]*\n?", re.MULTILINE | re.DOTALL)
 _BLANKS: Final = re.compile(
     r"""('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\\n]|\\.)*`"""
@@ -51,63 +48,9 @@ _BLANKS: Final = re.compile(
     r"""|[ ]*([{}()\[\],;:?=<>+*/&|!-])[ ]*"""
 )
 """A literal, which stays as it is, or one sign with the blanks around it."""
-_SELF_RELOAD: Final = '<noscript><meta http-equiv="refresh" content="60"></noscript>\n'
 _LINE_ENDS: Final = re.compile(r"(?<=[{(\[,;:?=>&|+])\n")
 """Line ends that cannot end a statement."""
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """One served file. ``gzipped`` is None where compression gains nothing (fonts)."""
-
-    name: str
-    """Name in its folder, with the hash where it has one: ``waiting-<hash>.css``."""
-    media_type: str
-    body: bytes
-    gzipped: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WholePage:
-    """A page in one file, complete in itself."""
-
-    file: Asset
-    etag: str
-    csp: str
-    """Allows its own inline style and script and no request at all."""
-
-    @classmethod
-    def read(cls, path: Path, *, form: bool = False) -> WholePage:
-        """The page in ``path``, which has one ``<style>`` and one ``<script>``; ``form``: shown in answer to a form."""
-        text = path.read_text(encoding="utf-8")
-        if form:
-            text = text.replace('<html lang="en">', '<html lang="en" data-form>', 1).replace(_SELF_RELOAD, "", 1)
-        body = text.encode("utf-8")
-        style, script = (_inline_digest(text, tag) for tag in ("style", "script"))
-        csp = (
-            f"default-src 'none'; script-src {script}; style-src {style}; base-uri 'none'; form-action 'none'; "
-            "frame-ancestors 'none'"
-        )
-        asset = Asset(path.name, "text/html; charset=utf-8", body, compress(body))
-        return cls(asset, f'W/"{content_hash(body)}"', csp)
-
-
-def _inline_digest(text: str, tag: str) -> str:
-    """What a Content-Security-Policy names the one ``tag`` of a page by."""
-    inside = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-    digest = hashlib.sha256(inside.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def content_hash(body: bytes) -> str:
-    """First 22 characters of the base64url SHA-256 of a file (VIS-105, PAG-164)."""
-    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")[:_HASH_LENGTH]
-
-
-def compress(body: bytes) -> bytes:
-    """Gzip without a time stamp, so that every instance of a build makes the same bytes (PAG-169)."""
-    return gzip.compress(body, 9, mtime=0)
 
 
 def bare_lines(source: str, *, end: str = "\n") -> str:
@@ -154,10 +97,10 @@ class Assets:
             if lang != FALLBACK
         }
         """URL of each language that is not in the script."""
-        self.offline = WholePage.read(static_dir / "waiting/offline.html")
+        outages = OutagePages(template=self.source("waiting/outage.html"), locales_dir=locales_dir)
+        self.offline = outages.offline()
         """What a CDN shows when no instance answers (VIS-109, PAG-170)."""
-        origin_down = static_dir / "waiting/origin-down.html"
-        self.origin_down = WholePage.read(origin_down), WholePage.read(origin_down, form=True)
+        self.origin_down = outages.origin_down(), outages.origin_down(form=True)
         """What the inline proxy shows when the site does not answer; the second one after a form (PAG-176)."""
 
     def get(self, name: str) -> Asset | None:

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from app.domain.inline.hosts import PREFIX
 from app.domain.room import Room
-from app.services.assets import Assets, bare_lines, compress, content_hash
+from app.services.asset_file import compress, content_hash
+from app.services.assets import Assets, bare_lines
 
 _MEMO: Final = "waiting_page"
 _ORIGIN: Final = re.compile(r"https?://(?:\*\.)?[A-Za-z0-9_.-]+(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::\d{1,5})?")

@@ -13,9 +13,11 @@ from sanic import Blueprint, HTTPResponse, Request
 from sanic.response import empty, text
 
 from app.core.errors import NotFound
+from app.services.asset_file import Asset
 from app.services.asset_share import AssetShare
-from app.services.assets import Asset, Assets, WholePage
+from app.services.assets import Assets
 from app.services.module_tree import accepts_gzip
+from app.services.outage_pages import WholePage
 from blueprints.etags import is_known
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"

@@ -21,7 +21,8 @@ from app.core.errors import QmError
 from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.budget import Budget
 from app.domain.room import Room, RoomConfig
-from app.services.assets import Asset, Assets
+from app.services.asset_file import Asset
+from app.services.assets import Assets
 from app.services.waiting_page import RenderedPage, WaitingPage
 from blueprints.visitor import assets, pages
 

@@ -7,11 +7,11 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.services.assets import STATIC_DIR, Assets
+from app.services.assets import Assets
 from tests.pages.conftest import Stub
 from tests.pages.test_files import fetch, head
 
-OFFLINE = STATIC_DIR / "waiting" / "offline.html"
+OFFLINE = Assets().offline.file.body.decode()
 PAUSED = ("paused", "พักคิว", "一時停止", "暂停", "일시정지", "일시 중지")
 
 
@@ -21,7 +21,7 @@ def test_it_is_one_file_that_asks_for_nothing(stub: Stub) -> None:
     text = body.decode()
 
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert body == OFFLINE.read_bytes()
+    assert text == OFFLINE
     assert (headers["cache-control"], headers["x-robots-tag"]) == ("no-cache", "noindex")
     assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'sha256-")
     assert len(body) <= 32 * 1024
@@ -34,14 +34,14 @@ def test_it_is_one_file_that_asks_for_nothing(stub: Stub) -> None:
     assert Assets().offline.etag == headers["etag"]
 
 
-def offline(chromium: Browser, **options: object) -> tuple[Page, list[str]]:
+def offline(chromium: Browser, document: str = OFFLINE, **options: object) -> tuple[Page, list[str]]:
     """The page, shown by a CDN at the address of a waiting page; what was asked for since."""
     context = chromium.new_context(**{"locale": "en-GB", **options})
     asked: list[str] = []
 
     def answer(route: Route) -> None:
         asked.append(f"{route.request.method} {route.request.url}")
-        route.fulfill(body=OFFLINE.read_text(), content_type="text/html", status=503)
+        route.fulfill(body=document, content_type="text/html", status=503)
 
     context.route("**/*", answer)
     page = context.new_page()
@@ -109,7 +109,30 @@ def test_it_speaks_five_languages(chromium: Browser, locale: str, kept: str | No
 def test_it_tries_again_without_script(chromium: Browser) -> None:
     page, _ = offline(chromium, java_script_enabled=False)
 
-    assert '<noscript><meta http-equiv="refresh" content="60"></noscript>' in OFFLINE.read_text()
+    assert '<noscript><meta http-equiv="refresh" content="60"></noscript>' in OFFLINE
     expect(page.locator("#now")).to_be_hidden()
     expect(page.locator("#text")).to_be_visible()
+    page.context.close()
+
+
+@pytest.mark.req("INL-175", "INL-172")
+def test_the_page_of_a_silent_site_sends_no_form_again_by_itself(chromium: Browser) -> None:
+    """Beside it the one after a GET, which does try again."""
+    shown, form = (page.file.body.decode() for page in Assets().origin_down)
+    page, asked = offline(chromium, shown)
+    expect(page.locator("h1")).to_have_text("The site is not answering")
+    expect(page.locator("#next")).to_have_text(re.compile("in (15|14) s"))
+    page.clock.run_for(16_000)
+    expect(page.locator("#next")).to_have_text(re.compile("in (30|29) s"))
+    assert len(asked) == 2
+    page.context.close()
+
+    page, asked = offline(chromium, form)
+    expect(page.locator("#text")).to_contain_text("What you sent did not arrive and is not sent again by itself.")
+    page.clock.run_for(600_000)
+    assert len(asked) == 1
+    page.get_by_role("button", name="Try now").click()
+    page.wait_for_function("sessionStorage.length")
+    assert asked[1:] == ["GET https://queue.example/w/shop?qm_return=x"]
+    assert not any(word in (shown + form).lower() for word in PAUSED)
     page.context.close()

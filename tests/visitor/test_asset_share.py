@@ -11,8 +11,9 @@ import pytest
 from app.infrastructure.page_files import KEPT_SEC, MOST, PageFiles
 from app.infrastructure.valkey import Valkey
 from app.services import asset_share as module
+from app.services.asset_file import content_hash
 from app.services.asset_share import AssetShare
-from app.services.assets import STATIC_DIR, Assets, content_hash
+from app.services.assets import STATIC_DIR, Assets
 
 
 @pytest.fixture
