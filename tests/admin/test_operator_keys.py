@@ -580,3 +580,45 @@ async def test_it_shows_no_key_that_is_not_recorded(desk: Desk, no_postgres: Des
 async def test_the_public_key_and_the_admin_key_have_no_record(desk: Desk, no_postgres: Desk) -> None:
     assert await no_postgres.may(KEY) == "ok"
     assert await no_postgres.may(PUBLIC) == "insufficient_role"
+
+
+AUDIT_IS_FULL = """
+CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE CONSTRAINT TRIGGER no_space AFTER INSERT ON audit
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION no_space();
+"""
+
+
+@pytest.mark.req("FLT-111", "ADM-217")
+async def test_rights_links_and_their_audit_entries_are_one_transaction(desk: Desk) -> None:
+    """The entry alone cannot be written, at the commit: then nothing of it has happened, and nothing is answered."""
+    ident, key = await desk.operator()
+    mine, token = await desk.links.mint({"label": "his"}, acting(ident, "operator"))
+    spare, _ = await desk.operator(name="Spare")
+    tables = ("operators", "monitor_links", "audit")
+    before = [await rows(desk, table) for table in tables]
+    await desk.postgres.execute(AUDIT_IS_FULL)
+
+    for act in (
+        desk.operators.create({"name": "x", "role": "viewer"}, OWNER),
+        desk.operators.change(ident, {"role": "viewer"}, OWNER),
+        desk.operators.revoke(ident, OWNER, purge=False),
+        desk.operators.revoke(spare, OWNER, purge=True),
+        desk.links.mint({"label": "x"}, OWNER),
+        desk.links.revoke(mine["id"], OWNER),
+        desk.links.revoke_all(OWNER),
+    ):
+        with pytest.raises(QmError) as caught:
+            await act
+        assert (caught.value.status, caught.value.code) == (503, "storage_unavailable")
+
+    assert [await rows(desk, table) for table in tables] == before
+    for right in (key, token):
+        assert await desk.may(right) == "ok"
+    await desk.postgres.execute("DROP TRIGGER no_space ON audit; DROP FUNCTION no_space()")
+    assert (await desk.operators.revoke(ident, OWNER, purge=False))[1] == 1
+    for right in (key, token):
+        assert await desk.may(right) == "unauthorized"

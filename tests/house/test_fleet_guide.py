@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,40 @@ def test_it_says_how_the_stores_are_given_away_least() -> None:
     in_order("`min-replicas-to-write 1`", "a primary that was cut off stops taking writes")
     in_order("Whoever can write to Valkey or Postgres can let anybody in")
     in_order("A role that owns its schema and is no superuser, TLS")
+
+
+@pytest.mark.req("FLT-046")
+def test_it_says_why_valkey_may_evict_nothing_and_no_example_lets_it() -> None:
+    in_order("`maxmemory-policy noeviction`", "may drop parts of a room that nothing can miss", "the server warns")
+    root = Path(__file__).resolve().parents[2]
+    compose = (root / "docs/deploy/compose.yaml").read_text("utf-8")
+    started = [line for line in compose.splitlines() if "command: valkey-server" in line]
+    assert started
+    assert all("--maxmemory-policy noeviction" in line for line in started)
+    assert "noeviction" in (root / "app/infrastructure/embedded.py").read_text("utf-8"), "the private one neither"
+
+
+LARGE = ("events", "room_hours", "audit", "room_snapshot_parts")
+"""Tables that may hold millions of rows when a later release comes."""
+SLOW = re.compile(
+    rf"(CREATE (UNIQUE )?INDEX (?!CONCURRENTLY).* ON|UPDATE|ALTER TABLE( ONLY)?) ({'|'.join(LARGE)})\b", re.I
+)
+QUICK = re.compile(
+    r"ALTER TABLE \w+\s+(ADD COLUMN \w+ \w+( NOT NULL DEFAULT [\w'()]+)?|(ENABLE|DISABLE) TRIGGER \w+);", re.I
+)
+
+
+@pytest.mark.req("FLT-143")
+def test_release_notes_name_each_migration_that_takes_long() -> None:
+    """One that touches every row of a large table which is there already, by its number and its time on 10 million."""
+    root = Path(__file__).resolve().parents[2]
+    notes = (root / "CHANGELOG.md").read_text("utf-8")
+    guide = " ".join((root / "docs/development.md").read_text("utf-8").split())
+    assert "longer than 10 s on 10 million events is named in the release notes" in guide
+    known: set[str] = set()
+    for path in sorted((root / "app/infrastructure/migrations").glob("*.sql")):
+        text = re.sub(r"--[^\n]*|'[^']*'", "", path.read_text("utf-8"))
+        for found in SLOW.finditer(QUICK.sub("", text)):
+            if found.group(4).lower() in known:
+                assert re.search(rf"[Mm]igration {path.name[:4]}\b.* s\b", notes), f"{path.name}: {found.group(0)}"
+        known |= {name.lower() for name in re.findall(r"CREATE TABLE (\w+)", text)}

@@ -250,3 +250,28 @@ async def test_a_rebuild_that_is_frozen_keeps_nobody_else_from_it(
     assert (await house.engine.status(house.rooms["shop"], holder("first", 1))).state is ViewState.WAITING
     with contextlib.suppress(StorageUnavailable):
         await frozen.__aexit__(None, None, None)
+
+
+@pytest.mark.req("FLT-085")
+async def test_a_long_rebuild_keeps_its_lock_by_a_sign_of_life(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing a huge room into Valkey takes longer than the silence after which Postgres takes the lock away."""
+    await opened(house)
+    monkeypatch.setattr(rebuild, "SIGN_SEC", 0.05)
+    monkeypatch.setattr(rebuild, "IDLE_MS", 400)
+    monkeypatch.setattr(rebuild, "CALL_BYTES", 1)
+    write = house.jobs.rebuild_put
+    others: list[Any] = []
+
+    async def slow(*args: Any) -> bool:
+        await asyncio.sleep(0.2)
+        others.append(await house.postgres.fetchval(QUERIES["journal_rebuild_lock"], "shop"))
+        return await write(*args)
+
+    monkeypatch.setattr(house.jobs, "rebuild_put", slow)
+    await house.lose_everything()
+
+    assert await house.recovery.ensure(SHOP)
+
+    assert len(others) >= 4, "it was silent for longer than it may be"
+    assert not any(others), "nobody else could begin"
+    assert await epoch_of(house) == 2

@@ -43,6 +43,7 @@ async def test_it_repeats_promotions_and_decides_none_again(house: House) -> Non
 
 
 @pytest.mark.req("ENG-142")
+@pytest.mark.req("FLT-087")
 async def test_it_counts_everybody_as_seen_at_the_rebuild_and_for_one_presence_time(house: House) -> None:
     await house.create("shop", presence_sec=20, passed_ttl_sec=6000)
     for who in range(2):
