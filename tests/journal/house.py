@@ -105,8 +105,9 @@ class House:
 
     async def create(self, room: str, **config: Any) -> Room:
         """Make a room and keep the copy; by default nobody is let in, so that the line stands still."""
-        fields = {"rate_per_minute": 0, "queue_max_per_ip": None, **config}
-        made = RoomConfig(RoomId(room), room, "https://shop.example/", **fields)
+        target = "https://shop.example/"
+        fields = {"target_url": target, "rate_per_minute": 0, "queue_max_per_ip": None, **config}
+        made = RoomConfig(RoomId(room), room, **fields)
         await self.admin.create(made, gen=1, salt=SALT, actor="test")
         return await self.read(room)
 
