@@ -21,7 +21,13 @@ from app.infrastructure.shared_memory import SharedMemory
 
 ENTRIES: Final = 32_768
 """Series that one process can keep. Those beyond are dropped, while their unlabelled totals go on."""
-TEXTS: Final = {"storage_error": 1024, "valkey_policy": 256, "incidents": 262_144, "recovery": 65_536}
+TEXTS: Final = {
+    "storage_error": 1024,
+    "valkey_policy": 256,
+    "valkey_trouble": 128,
+    "incidents": 262_144,
+    "recovery": 65_536,
+}
 """Texts that a process leaves for the others, and how many bytes each may have."""
 _MAGIC: Final = b"QMMETR01"
 _HEAD: Final = struct.Struct("<8sI")

@@ -6,9 +6,6 @@ Source: docs/spec/01 CFG-185 and CFG-186, docs/spec/07 FLT-047, FLT-052 to FLT-0
 from __future__ import annotations
 
 import contextlib
-import socket
-import ssl
-from collections.abc import Iterator
 from typing import Any, Final
 
 import asyncpg
@@ -18,16 +15,10 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from app.infrastructure.store_trouble import Trouble, trouble_of
+
 log = structlog.get_logger(__name__)
 
-_CREDENTIALS: Final = (
-    wrong.AuthenticationError,
-    wrong.AuthorizationError,
-    wrong.NoPermissionError,
-    asyncpg.InvalidPasswordError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-)
-_CREDENTIAL_WORDS: Final = ("WRONGPASS", "NOAUTH", "NOPERM", "invalid password", "ACL")
 _POSTGRES_TIMEOUT_SEC: Final = 5.0
 
 
@@ -78,29 +69,21 @@ async def check_postgres(url: str) -> str | None:
     return None
 
 
+_SENTENCES: Final = {
+    Trouble.CREDENTIALS: "{store} refuses the credentials of {variable}. Correct user and password in {variable}.",
+    Trouble.NAME: "the host name in {variable} does not resolve. Correct {variable}.",
+    Trouble.CERTIFICATE: (
+        "the TLS certificate of {store} does not verify. Set the CA that signed it, or correct {variable}."
+    ),
+}
+
+
 def judge(error: BaseException, variable: str, store: str) -> str:
     """First words of an error that may pass by itself; StoreRefused for one that no waiting mends."""
-    for cause in _causes(error):
-        if isinstance(cause, _CREDENTIALS) or any(word in str(cause) for word in _CREDENTIAL_WORDS):
-            raise StoreRefused(
-                f"{store} refuses the credentials of {variable}. Correct user and password in {variable}."
-            ) from error
-        # A name that cannot even be asked for (two dots in a row) fails in the codec of such names.
-        is_unknown = isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-        if is_unknown or isinstance(cause, UnicodeError):
-            raise StoreRefused(f"the host name in {variable} does not resolve. Correct {variable}.") from error
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            raise StoreRefused(
-                f"the TLS certificate of {store} does not verify. Set the CA that signed it, or correct {variable}."
-            ) from error
+    trouble = trouble_of(error)
+    if trouble is not None:
+        raise StoreRefused(_SENTENCES[trouble].format(store=store, variable=variable)) from error
     return _first_words(error)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
 
 
 def _first_words(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from redis.backoff import NoBackoff
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
+from app.infrastructure.store_trouble import Trouble, trouble_of
 from app.infrastructure.valkey_link import Link
 
 log = structlog.get_logger(__name__)
@@ -85,6 +86,7 @@ class Valkey:
         self._checks: set[asyncio.Task[None]] = set()
         self._down = False
         self._is_closing = False
+        self._trouble: Trouble | None = None
         self._timed_out_at = -SHOWN_DOWN_SEC
         self.ever_connected = False
         """True once this process has reached Valkey (FLT-055)."""
@@ -106,6 +108,11 @@ class Valkey:
     def shown_state(self) -> str:
         """``up`` or ``down`` as health shows it: down too for 5 s after a command timeout (FLT-062)."""
         return "down" if self._down or mono() - self._timed_out_at < SHOWN_DOWN_SEC else "up"
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why an outage will not pass by itself, as far as that was seen (FLT-056)."""
+        return self._trouble
 
     def on_reconnect(self, hook: Hook) -> None:
         """Call ``hook`` each time the store is back after a lost connection; it may itself use this adapter."""
@@ -194,7 +201,8 @@ class Valkey:
         if self._down or self._is_closing:
             return
         self._down = True
-        log.warning("valkey_lost", error=type(error).__name__ if error else "timeout")
+        self._trouble = trouble_of(error)
+        log.warning("valkey_lost", error=type(error).__name__ if error else "timeout", kind=self._trouble)
         self._probe = asyncio.get_running_loop().create_task(self._watch_outage())
 
     async def _watch_outage(self) -> None:
@@ -202,7 +210,7 @@ class Valkey:
         while not await self._answers():
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PROBE_LAST_SEC)
-        self._down = False
+        self._down, self._trouble = False, None
         log.info("valkey_back")
         await self._tell_hooks()
 
@@ -221,7 +229,8 @@ class Valkey:
         try:
             async with asyncio.timeout(self._timeout):
                 return bool(await client.execute_command("PING"))  # type: ignore[no-untyped-call]
-        except (wrong.RedisError, OSError):
+        except (wrong.RedisError, OSError, UnicodeError) as error:
+            self._trouble = trouble_of(error)
             return False
         finally:
             await client.aclose()

@@ -19,6 +19,7 @@ from redis import exceptions as wrong
 from redis.crc import key_slot
 
 from app.core.errors import StorageUnavailable
+from app.infrastructure.store_trouble import Trouble
 from app.infrastructure.valkey import Command, Hook, Listener, MessageHandler, Valkey, make_client
 
 log = structlog.get_logger(__name__)
@@ -77,6 +78,11 @@ class ValkeyCluster(Valkey):
     def shown_state(self) -> str:
         """``down`` while one of the primaries is."""
         return "down" if self._has_gap or any(node.shown_state == "down" for node in self._primaries) else "up"
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Of the first node that has one."""
+        return next((node.trouble for node in self._nodes.values() if node.trouble), None)
 
     @property
     def ever_connected(self) -> bool:

@@ -155,6 +155,7 @@ class InstanceWatch:
             self._of_rooms = [*await self._look_at_rooms(), *await self._rebuilt()]
         self._book.put(metrics.VALKEY_DOWN, self._valkey.shown_state == "down")
         self._book.put(metrics.VALKEY_EVER, self._valkey.ever_connected)
+        self._tell_trouble(self._valkey.trouble or "")
         found = [*self._of_rooms, *filter(None, (self._shut_out(), self._policy(), self._clock.incident()))]
         dated = self._onsets.dated(found, wall_ms())
         self._book.write_text("incidents", incidents_text(dated, TEXTS["incidents"]))
@@ -194,6 +195,11 @@ class InstanceWatch:
         )
         self._told = told
         self._others = [record for record in (await self._records.read()).live if record.run != self._run]
+
+    def _tell_trouble(self, text: str) -> None:
+        """Why Valkey will not come back by itself, for every process of the instance (FLT-056)."""
+        if text != self._book.text("valkey_trouble"):
+            self._book.write_text("valkey_trouble", text)
 
     def _shown(self) -> tuple[bool, bool, bool]:
         stand = self._stand()

@@ -97,7 +97,7 @@ class Standing:
         if not storage_ok:
             own.append(self._since(metrics.STORAGE_BAD_SINCE, "storage_degraded", self._storage_text()))
         if is_down:
-            own.append(self._since(metrics.VALKEY_DOWN_SINCE, "valkey_down", "Valkey cannot be reached"))
+            own.append(self._since(metrics.VALKEY_DOWN_SINCE, "valkey_down", self._valkey_text()))
         dated = self._onsets.dated(own, wall_ms())
         return Stand(
             is_stopping=runtime.stopping.is_set(),
@@ -122,6 +122,10 @@ class Standing:
         if self._is_full():
             found.append(("connection_limit", "this instance holds as many connections as it may"))
         return tuple(found)
+
+    def _valkey_text(self) -> str:
+        trouble = self._book.text("valkey_trouble")
+        return f"Valkey cannot be reached: {trouble}" if trouble else "Valkey cannot be reached"
 
     def _storage_text(self) -> str:
         error = self._book.text("storage_error")

@@ -29,6 +29,7 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
 from app.infrastructure.site_store import SiteStore
+from app.infrastructure.store_trouble import Trouble
 from app.services.instance_watch import ClockWatch, InstanceWatch
 from app.services.origin_watch import LastMinute, Met, OriginWatch, of_fleet
 from app.services.reduced import reduced_health
@@ -354,6 +355,20 @@ async def test_a_run_with_stores_of_its_own_takes_its_last_one_for_no_other_inst
     fleet = await desk.records.read()
     assert ([one.instance for one in fleet.live], fleet.lost) == (["i:test"], [])
     assert await desk.records.storage_reports() == []
+
+
+@pytest.mark.req("FLT-056")
+async def test_the_incident_names_what_has_to_be_mended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(desk.house.valkey), "shown_state", "down")
+    desk.house.valkey._trouble = Trouble.CREDENTIALS
+    (incident,) = await desk.incidents()
+    assert (incident.code, incident.text) == (
+        "valkey_down", "Valkey cannot be reached: it refuses the credentials",
+    )  # fmt: skip
+
+    desk.house.valkey._trouble = None
+    (incident,) = await desk.incidents()
+    assert incident.text == "Valkey cannot be reached"
 
 
 @pytest.mark.req("FLT-045")

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
+from redis import exceptions as wrong
 from redis.exceptions import ResponseError
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.infrastructure import valkey as adapter
 from app.infrastructure.embedded import PrivateStores
+from app.infrastructure.store_trouble import Trouble, trouble_of
 from app.infrastructure.valkey import Valkey
+from tests.chaos.stores import ValkeyServer
 from tests.process.waiting import until
 
 
@@ -97,6 +103,51 @@ async def test_it_answers_at_once_while_valkey_is_gone_and_comes_back(
     await asyncio.wait_for(told.wait(), 10)
     assert await valkey.execute("EXISTS", "a") in (0, 1)
     assert not valkey.is_down
+
+
+@pytest.mark.req("FLT-056")
+async def test_it_goes_on_when_valkey_closes_itself_to_it_and_says_why() -> None:
+    """The password is changed under a running process: an outage like any other, until it is changed back."""
+    with ValkeyServer() as server:
+        valkey = await Valkey.connect(server.url, timeout_ms=1000)
+        assert (valkey.ever_connected, valkey.trouble) == (True, None)
+        server.ask("CONFIG", "SET", "requirepass", "another-one")
+        with Redis(port=server.port, password="another-one") as owner:
+            owner.client_kill_filter(_type="normal", skipme=True)
+            await until(lambda: valkey.trouble is Trouble.CREDENTIALS)
+            assert (valkey.is_down, valkey.shown_state) == (True, "down")
+            with pytest.raises(StorageUnavailable):
+                await valkey.execute("GET", "a")
+            owner.config_set("requirepass", "")
+        await until(lambda: not valkey.is_down)
+        assert valkey.trouble is None
+        assert await valkey.execute("GET", "a") is None
+        await valkey.close()
+
+
+def caused(error: BaseException, by: BaseException) -> BaseException:
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.req("FLT-056", "FLT-052")
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (wrong.AuthenticationError("WRONGPASS invalid username-password pair"), Trouble.CREDENTIALS),
+        (wrong.NoPermissionError("this user has no permissions"), Trouble.CREDENTIALS),
+        (wrong.ResponseError("NOAUTH Authentication required."), Trouble.CREDENTIALS),
+        (caused(wrong.ConnectionError("Error -2"), socket.gaierror(socket.EAI_NONAME, "no such name")), Trouble.NAME),
+        (caused(wrong.ConnectionError("x"), ssl.SSLCertVerificationError("expired")), Trouble.CERTIFICATE),
+        (wrong.ConnectionError("Connection refused"), None),
+        (caused(wrong.ConnectionError("x"), socket.gaierror(socket.EAI_AGAIN, "try again")), None),
+        (wrong.BusyLoadingError("LOADING"), None),
+        (wrong.ResponseError("ERR max number of clients reached"), None),
+        (None, None),
+    ],
+)
+def test_it_knows_what_somebody_has_to_mend(error: BaseException | None, trouble: Trouble | None) -> None:
+    assert trouble_of(error) is trouble
 
 
 @pytest.mark.req("FLT-148", "INL-196")
