@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
+import httpx._transports.default as transports
 import pytest
 from redis import Redis
 
 from app.infrastructure.embedded import PrivateStores
 
 pytest_plugins = ["tests.admin.fixtures"]
+
+# A client of httpx reads every root certificate at its making: 20 ms of CPU, taken from the server under test whenever
+# a test asks it again and again. Nothing here speaks TLS with the world.
+transports.create_ssl_context = functools.cache(transports.create_ssl_context)
 
 LONG_FIRST = ("chaos", "load", "process", "inline", "journey", "console", "pages", "ops", "alerts", "fuzz", "visitor")
 """Folders whose files take long for few tests, the longest first. Files that are shared out late would leave the other

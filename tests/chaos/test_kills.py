@@ -65,6 +65,7 @@ async def _sabotage(server: Server, role: str, dice: random.Random) -> list[int]
     [("embedded", "web"), ("embedded", "drainer"), ("embedded", "valkey-server"), ("memory", "valkey-server")],
     indirect=["server"],
 )
+@pytest.mark.req("FLT-005")
 async def test_it_keeps_every_acknowledged_join_when_a_process_is_killed(
     server: Server, dice: random.Random, role: str
 ) -> None:

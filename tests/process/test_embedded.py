@@ -62,6 +62,7 @@ def test_it_opens_no_tcp_port(private_stores: PrivateStores) -> None:
     assert private_stores.run_dir.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.req("FLT-005")
 async def test_it_starts_dead_children_again_with_their_data(kept: PrivateStores) -> None:
     link = await asyncpg.connect(kept.database_url)
     await link.execute("CREATE TABLE a AS SELECT 7 AS b")

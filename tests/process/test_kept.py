@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.harness import Server, wait_for
+from tests.process.forms import JOURNEY, journey
 
 
 def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str, Any]:
@@ -32,6 +33,7 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
                 e["action"] for e in ask("audit", server.admin_key)["entries"] if not e["action"].startswith("server.")
             ],
             notes=[item["kind"] for item in ask("timeline", server.admin_key).get("items", [])],
+            reported=sum(row["joins"] for row in ask("reports?roomId=shop", server.admin_key).get("rows", [])),
         )
         return found["place"][0] is not None or not found["rooms"]
 
@@ -39,8 +41,10 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
     return found
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.req("FLT-120", "ADM-034", "ENG-010")
 @pytest.mark.req("CFG-201")
+@pytest.mark.req("FLT-002", "FLT-009")
 def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
     env = {"STORE": "embedded", "ADMIN_KEY": None}
     with Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
@@ -48,6 +52,7 @@ def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
         assert f"ADMIN_KEY is not set: the key in use is in {kept}" in server.stderr
         assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
         server.admin_key = kept.read_text().strip()
+        assert journey(server) == JOURNEY
         assert server.admin_key not in server.stderr
         admin = {"Authorization": f"Bearer {server.admin_key}"}
         post = lambda path, **body: httpx.post(f"{server.url}/api/admin/{path}", json=body, headers=admin, timeout=20)  # noqa: E731
@@ -63,7 +68,7 @@ def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
         wait_for(lambda: {"rate", "state"} <= set(told(server, visitor, key, link)["notes"]))
         before = told(server, visitor, key, link)
         assert (before["rooms"], before["place"]) == ([("shop", 7)], (2, 2))
-        assert (before["operator"], before["watcher"]) == ("Ann", "monitor")
+        assert (before["operator"], before["watcher"], before["reported"]) == ("Ann", "monitor", 2)
 
         server.restart()
         assert told(server, visitor, key, link) == before
@@ -85,12 +90,16 @@ def printed_keys(server: Server) -> list[str]:
     return re.findall(r"ADMIN_KEY is not set: using (\S+) until the server stops", server.stderr)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.req("FLT-003", "ADM-034", "ADM-264", "ENG-010")
 @pytest.mark.req("CFG-201")
+@pytest.mark.req("FLT-009")
 def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
     """What it signed is good for its successor, which knows nothing of the line, as for another instance beside it."""
     with Server(env={"ADMIN_KEY": None}, workers=1) as server, httpx.Client(timeout=20) as visitor:
         (first,) = printed_keys(server)
+        server.admin_key = first
+        assert journey(server) == JOURNEY
         assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
         admin = {"Authorization": f"Bearer {first}"}
         body = {"id": "shop", "targetUrl": "https://shop.example/", "ratePerMinute": 0}

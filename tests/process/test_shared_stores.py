@@ -19,6 +19,7 @@ from app.infrastructure.keys import leader_lease
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
 from tests.chaos.stores import ValkeyServer
 from tests.harness import Server, wait_for
+from tests.process.forms import JOURNEY, journey
 
 
 def shared(valkey_url: str, database_url: str, prefix: str) -> dict[str, str | None]:
@@ -98,6 +99,7 @@ async def test_it_takes_a_refused_connection_for_something_that_passes() -> None
 
 
 @pytest.mark.req("FLT-140", "CFG-192", "CFG-206")
+@pytest.mark.req("FLT-009", "FLT-119")
 def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happened(
     valkey_url: str, fresh_prefix: str, fresh_schema: str
 ) -> None:
@@ -109,6 +111,7 @@ def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happen
         assert " store=valkey " in server.line
         assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
         wait_for(lambda: httpx.get(server.url + "/healthz", timeout=10).json()["leader"] is True)
+        assert journey(server) == JOURNEY
         assert not any("valkey-server" in line for line in server.descendants().values())
         assert "EDGE_SECRET is not set: requests that bypass Cloudflare are accepted" in server.stderr
         key = {"Authorization": f"Bearer {server.admin_key}"}
@@ -123,7 +126,9 @@ def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happen
 
         assert not valkey.exists(leader_lease(fresh_prefix)), "given back, not left to run out"
         assert not Path(server.env["DATA_DIR"]).exists(), "nothing is kept on the instance's own disk"
-    assert rows(fresh_schema, "SELECT room, joins FROM room_hours WHERE joins > 0") == [("shop", 1)]
+    assert rows(fresh_schema, "SELECT room, joins FROM room_hours WHERE joins > 0 ORDER BY room") == [
+        ("form", 2), ("shop", 1),
+    ]  # fmt: skip
     facts = [kind for (kind,) in rows(fresh_schema, "SELECT type FROM events WHERE room = 'shop' ORDER BY seq")]
     assert facts == [FactType.ROOM_CREATED, FactType.JOINED, FactType.ROOM_UPDATED]
     assert ("state",) in rows(fresh_schema, "SELECT kind FROM timeline WHERE room = 'shop'")
