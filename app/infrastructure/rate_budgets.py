@@ -33,7 +33,8 @@ class Budgets:
     def __init__(self, memory: RateMemory, group: str, now: Callable[[], float]) -> None:
         self._find = memory.bytes.find
         self._words = memory.words
-        self._own, *self._others = memory.budget_spans(group)
+        self._spans = memory.budget_spans(group)
+        self._own, *self._others = self._spans
         self._start, self._buckets = self._own
         self._lower = memory.worker_index
         self._now = now
@@ -84,6 +85,15 @@ class Budgets:
         left = limit - own - elsewhere
         left_ms = _left_ms(start, now_ms) if start >= 0 else 0
         return Budget(True, limit, left, _seconds(left_ms)) if left > 0 else _refused(limit, left_ms)
+
+    def knows(self, place: Place) -> bool:
+        """Tell whether any worker has counted the key and not forgotten it."""
+        find, print_bytes = self._find, place.print_bytes
+        for span in self._spans:
+            bucket = span.bucket(place)
+            if find(print_bytes, bucket, bucket + KEYS_BYTES) >= 0:
+                return True
+        return False
 
     def give_back(self, place: Place) -> None:
         """Take back what ``take`` counted a moment ago."""

@@ -103,6 +103,13 @@ class RateLimiter:
         outer = table.peek(self._place(key[:6]), wide_limit(limit))
         return inner if outer.allowed else of_wide(outer, limit)
 
+    def is_spent(self, group: str, key: bytes, limit: int) -> bool:
+        """Tell whether ``peek`` would say no. Costs little for a key that was never counted."""
+        table = self._budgets[group]
+        if not table.knows(self._place(key)) and (len(key) != 8 or not table.knows(self._place(key[:6]))):
+            return False
+        return not self.peek(group, key, limit).allowed
+
     def trace(self, trace: str, key: bytes, number: int) -> list[int]:
         """Keep ``number`` (> 0) in place of the smallest of the 8 that are kept of ``key``; those before it, unordered.
 

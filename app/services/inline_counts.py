@@ -68,14 +68,16 @@ class InlineCounts:
         """(room id, class)."""
         self._totals = totals
         self._book = book
-        self._tallies: dict[tuple[str, str], Tally | None] = {}
+        self._tallies: dict[tuple[str, Passed], Tally | None] = {}
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def count(self, room_id: str, what: Passed) -> None:
         """One more."""
         self._totals[what] += 1
-        key = room_id, what.value
-        tally = self._tallies[key] if key in self._tallies else self._tally(key, _METRICS[what], room_id)
+        try:
+            tally = self._tallies[room_id, what]
+        except KeyError:
+            tally = self._tally(room_id, what)
         if tally is not None:
             tally.add()
 
@@ -95,10 +97,11 @@ class InlineCounts:
             self._book.tally(metrics.BACKEND_DOWN, mode).add()
         self._say("inline_backend_down", room_id, mode)
 
-    def _tally(self, key: tuple[str, str], metric: Metric, room_id: str) -> Tally | None:
+    def _tally(self, room_id: str, what: Passed) -> Tally | None:
+        metric = _METRICS[what]
         labels = (room_id,) if metric.labels else ()
         made = None if self._book is None else self._book.tally(metric, *labels)
-        self._tallies[key] = made
+        self._tallies[room_id, what] = made
         return made
 
     def _say(self, event: str, room_id: str, kind: str) -> None:

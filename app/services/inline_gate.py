@@ -112,7 +112,7 @@ class InlineGate:
         names (INL-235, INL-239)."""
         if host.protects_file(url):
             return False
-        if self._limiter.peek(MISSES, client.key, MISSES_MAX).allowed:
+        if not self._limiter.is_spent(MISSES, client.key, MISSES_MAX):
             return True
         self.counts.count(host.first.id, Passed.BYPASS_REFUSED)
         return False

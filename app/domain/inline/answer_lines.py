@@ -6,7 +6,6 @@ Apps send the same few lines over and over, so those that tell nothing of a visi
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from typing import Final
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -20,40 +19,34 @@ class BadLine(ValueError):
     """Something that is no header line."""
 
 
-class Line(IntEnum):
-    """What a line is to the proxy."""
+# What a line is to the proxy; everything else passes as it is. Plain numbers: each answer is asked about each of its
+# lines, and a member of an enum costs three times as much.
+HOP: Final = 1
+"""Of this leg alone, and nothing that the proxy needs to know; or ``X-QM-…``: only the queue may speak so (INL-135)."""
+CONNECTION: Final = 2
+UPGRADE: Final = 3
+ENCODING: Final = 4
+"""``Transfer-Encoding``. Up to here a line never reaches the visitor."""
+LENGTH: Final = 5
+TYPE: Final = 6
+CACHING: Final = 7
+"""``Cache-Control``."""
+COOKIE: Final = 8
+"""``Set-Cookie``."""
 
-    PLAIN = 0
-    """Passes as it is."""
-    HOP = 1
-    """Of this leg alone, and nothing that the proxy needs to know."""
-    CONNECTION = 2
-    UPGRADE = 3
-    ENCODING = 4
-    """``Transfer-Encoding``."""
-    LENGTH = 5
-    TYPE = 6
-    CACHING = 7
-    """``Cache-Control``."""
-    COOKIE = 8
-    """``Set-Cookie``."""
-    OURS = 9
-    """``X-QM-…``: only the queue may speak so (INL-135)."""
-
-
-HOPS: Final = frozenset({Line.HOP, Line.CONNECTION, Line.UPGRADE, Line.ENCODING, Line.OURS})
-"""What never reaches the visitor."""
-_KINDS: Final = {
-    b"keep-alive": Line.HOP,
-    b"proxy-connection": Line.HOP,
-    b"te": Line.HOP,
-    b"connection": Line.CONNECTION,
-    b"upgrade": Line.UPGRADE,
-    b"transfer-encoding": Line.ENCODING,
-    b"content-length": Line.LENGTH,
-    b"content-type": Line.TYPE,
-    b"cache-control": Line.CACHING,
-    b"set-cookie": Line.COOKIE,
+Said = tuple[int, bytes] | None
+"""One of these numbers and the value, without the white space around it; None = the line passes as it is."""
+_LINES: Final = {
+    b"keep-alive": HOP,
+    b"proxy-connection": HOP,
+    b"te": HOP,
+    b"connection": CONNECTION,
+    b"upgrade": UPGRADE,
+    b"transfer-encoding": ENCODING,
+    b"content-length": LENGTH,
+    b"content-type": TYPE,
+    b"cache-control": CACHING,
+    b"set-cookie": COOKIE,
 }
 _ALIKE: Final = frozenset(
     b"server date content-type content-length connection keep-alive transfer-encoding cache-control vary etag "
@@ -63,33 +56,29 @@ _ALIKE: Final = frozenset(
 """Names whose lines many answers share, and that hold nothing of a visitor."""
 
 
-class _Kinds(dict[bytes, Line]):
-    """Kind by line. Bounded; odd lines only empty the memory."""
+class _Lines(dict[bytes, Said]):
+    """What each line says. Bounded; odd lines only empty the memory."""
 
-    def __missing__(self, line: bytes) -> Line:
-        name, colon, _ = line.partition(b":")
+    def __missing__(self, line: bytes) -> Said:
+        name, colon, value = line.partition(b":")
         if not colon or _TOKEN.fullmatch(name) is None or line.translate(None, _TEXT_BYTES):
             raise BadLine
         name = name.lower()
-        kind = _KINDS.get(name, Line.PLAIN)
         if name.startswith(b"x-qm-"):
-            return Line.OURS
+            return HOP, b""
+        kind = _LINES.get(name)
+        said = None if kind is None else (kind, value.strip(b" \t"))
         if name in _ALIKE and len(line) <= _ALIKE_MAX_BYTES:
             if len(self) >= _ALIKE_MAX:
                 self.clear()
-            self[line] = kind
-        return kind
+            self[line] = said
+        return said
 
 
-kind_of: Final = _Kinds().__getitem__
-"""The kind of a line without its line end. Raises BadLine."""
+read_line: Final = _Lines().__getitem__
+"""What a line, without its line end, says. Raises Bad"""
 
 
 def name_of(line: bytes) -> bytes:
     """Its name in lower case."""
     return line.partition(b":")[0].lower()
-
-
-def value_of(line: bytes) -> bytes:
-    """Its value, without the white space around it."""
-    return line.partition(b":")[2].strip(b" \t")

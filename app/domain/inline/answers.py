@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from app.domain.inline.answer_lines import BadLine, Line, kind_of, value_of
+from app.domain.inline.answer_lines import (
+    CACHING,
+    CONNECTION,
+    COOKIE,
+    ENCODING,
+    LENGTH,
+    TYPE,
+    UPGRADE,
+    BadLine,
+    read_line,
+)
 from app.domain.inline.chunks import BadChunks, ChunkScanner
 from app.domain.inline.failures import Failure, OriginFailed
+from app.domain.inline.names import OWN_COOKIE
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 INTERIM_MAX: Final = 16
@@ -42,9 +53,7 @@ class AnswerHead:
     status_text: bytes
     """Status and reason as sent."""
     lines: list[bytes]
-    """All header lines, without their line ends."""
-    kinds: list[Line]
-    """What each of them is."""
+    """The header lines that may reach the visitor, without their line ends."""
     framing: Framing = Framing.CLOSE
     length: int = 0
     """With LENGTH; also of an answer to HEAD."""
@@ -152,39 +161,46 @@ class AnswerReader:
         match = _STATUS_LINE.fullmatch(first)
         if match is None:
             raise OriginFailed(Failure.BAD_RESPONSE)
+        head = AnswerHead(int(match[2]), first[9:], [])
         try:
-            head = AnswerHead(int(match[2]), first[9:], lines, list(map(kind_of, lines)))
+            self._take_lines(head, lines, is_old=match[1] == b"0")
         except BadLine as error:
             raise OriginFailed(Failure.BAD_RESPONSE) from error
-        self._frame(head, is_old=match[1] == b"0")
         return head
 
-    def _frame(self, head: AnswerHead, *, is_old: bool) -> None:
-        length: bytes | None = None
-        encoding: bytes | None = None
-        for line, kind in zip(head.lines, head.kinds, strict=True):
-            if not kind or kind == Line.HOP or kind >= Line.COOKIE:
+    def _take_lines(self, head: AnswerHead, lines: list[bytes], *, is_old: bool) -> None:
+        length = encoding = connection = None
+        keep = head.lines.append
+        for line in lines:
+            said = read_line(line)
+            if said is None:
+                keep(line)
                 continue
-            value = value_of(line)
-            if kind == Line.LENGTH:
+            kind, value = said
+            if kind > ENCODING:
+                keep(line)
+            if kind == LENGTH:
                 if length is not None or not value.isdigit() or len(value) > 18:
                     raise OriginFailed(Failure.BAD_RESPONSE)
                 length = value
-            elif kind == Line.CONNECTION:
-                head.connection = value if head.connection is None else head.connection + b", " + value
-            elif kind == Line.TYPE:
-                head.is_event_stream = value.lower().startswith(b"text/event-stream")
-            elif kind == Line.ENCODING:
+            elif kind == CONNECTION:
+                connection = value if connection is None else connection + b", " + value
+            elif kind == TYPE:
+                head.is_event_stream = value[:17].lower() == b"text/event-stream"
+            elif kind == ENCODING:
                 if encoding is not None or value.lower() != b"chunked" or is_old:
                     raise OriginFailed(Failure.BAD_RESPONSE)
                 encoding = value
-            elif kind == Line.CACHING:
+            elif kind == CACHING:
                 head.cache_control += b", " + value
-            else:
+            elif kind == UPGRADE:
                 head.upgrade += (b", " if head.upgrade else b"") + value
+            elif kind == COOKIE and value.partition(b"=")[0].rstrip(b" \t") == OWN_COOKIE:
+                head.lines.pop()
         if length is not None and encoding is not None:
             raise OriginFailed(Failure.BAD_RESPONSE)
-        head.is_kept = not is_old and (head.connection is None or b"close" not in head.connection.lower())
+        head.connection = connection
+        head.is_kept = not is_old and (connection is None or b"close" not in connection.lower())
         head.length = 0 if length is None else int(length)
         head.framing = self._framing(head, length is not None, encoding is not None)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.client_address import Client
-from app.domain.inline.answer_lines import HOPS, Line, name_of
+from app.domain.inline.answer_lines import name_of
 from app.domain.inline.answers import AnswerHead
 from app.domain.inline.names import (
     CLIENT_CLAIMS,
@@ -161,15 +161,11 @@ def answer_head(head: AnswerHead, added: Added, *, is_chunked: bool, connection:
     ``is_chunked``: the body is sent in chunks; ``connection``: value of ``Connection``, empty for none.
     """
     is_hidden = bool(added.cookies) and not _CACHEABLE_BAR.search(head.cache_control)
+    kept = [b"HTTP/1.1 " + head.status_text, *head.lines]
     named = _named(head.connection)
-    if named:
-        named -= _NEVER_NAMED_IN_ANSWERS
-    kept = [b"HTTP/1.1 " + head.status_text]
-    for line, kind in zip(head.lines, head.kinds, strict=True):
-        if not kind or _passes(line, kind, is_hidden):
-            kept.append(line)
-    if named:
-        kept[1:] = [line for line in kept[1:] if name_of(line) not in named]
+    if named or is_hidden:
+        dropped = named - _NEVER_NAMED_IN_ANSWERS | ({b"cache-control"} if is_hidden else set())
+        kept[1:] = [line for line in head.lines if name_of(line) not in dropped]
     if is_chunked:
         kept.append(b"Transfer-Encoding: chunked")
     if is_hidden:
@@ -183,15 +179,6 @@ def answer_head(head: AnswerHead, added: Added, *, is_chunked: bool, connection:
     kept += [b"Set-Cookie: " + cookie for cookie in added.cookies]
     kept += _HEAD_END
     return b"\r\n".join(kept)
-
-
-def _passes(line: bytes, kind: Line, is_hidden: bool) -> bool:
-    """Tell whether a line that is not plain reaches the visitor. ``is_hidden``: no shared cache may keep the answer."""
-    if kind == Line.COOKIE:
-        return line[11:].partition(b"=")[0].strip(b" \t") != OWN_COOKIE
-    if kind == Line.CACHING:
-        return not is_hidden
-    return kind not in HOPS
 
 
 _HEAD_END: Final = (b"", b"")

@@ -47,15 +47,16 @@ class InlineHost:
     ids: frozenset[str] = field(default_factory=frozenset)
     media: RuleSet | None = None
     """Rules of its rooms that name media files: what they fit does not bypass (INL-239)."""
+    first: Room = field(init=False)
+    """The first room in room order: it stands for the host where no rules are asked."""
+
+    def __post_init__(self) -> None:
+        """Find ``first``."""
+        object.__setattr__(self, "first", min(self.rooms, key=lambda room: (room.created_at, room.id)))
 
     def protects_file(self, url: str) -> bool:
         """Tell whether a rule keeps this media file from bypassing."""
         return self.media is not None and self.media.judge(page_of(url)).covered
-
-    @property
-    def first(self) -> Room:
-        """The first room in room order: it stands for the host where no rules are asked."""
-        return min(self.rooms, key=lambda room: (room.created_at, room.id))
 
 
 class HostIndex:

@@ -34,8 +34,8 @@ class AskedLine:
         """Raises like ``head.request_line``."""
         self.method, self.target, self.minor = request_line(line)
         self.path = path = self.target.partition(b"?")[0]
-        self.is_app = not is_own(path) and not path.startswith(ADMIN)
-        """Whether it is for the app, on whatever inline host."""
+        self.is_app = bool(self.minor) and not is_own(path) and not path.startswith(ADMIN)
+        """Whether it is of HTTP/1.1 and for the app, on whatever inline host."""
         self.is_media = names_media(self.method, path)
         self.start = line.rpartition(b" ")[0] + b" HTTP/1.1\r\n"
         """The line for the origin."""
@@ -57,7 +57,9 @@ class AskedLines(dict[bytes, AskedLine]):
 class AskedFields:
     """What header lines say to the proxy while an index holds."""
 
-    __slots__ = ("base", "fields", "host", "index", "is_forced", "is_page", "is_plain", "spoils_media")
+    __slots__ = (
+        "base", "fields", "host", "index", "is_forced", "is_noted", "is_page", "is_plain", "length", "spoils_media",
+    )  # fmt: skip
 
     def __init__(self, index: HostIndex, reading: Reading, block: bytes, hop: Hop) -> None:
         """``block``: the lines, without the line end of the last one."""
@@ -66,6 +68,7 @@ class AskedFields:
         self.host: InlineHost | None = index.find(headers.get(b"host"))
         """The inline host that is named."""
         self.is_plain = False
+        self.length = 0
         """Nothing about them calls for more than forwarding behind the gate."""
         if self.host is None:
             return
@@ -74,6 +77,9 @@ class AskedFields:
         if is_odd or hop.is_own(headers):
             return
         self.is_plain = True
+        self.is_noted = bool(client.note)
+        """There is something to say about how they came."""
+        self.length = fields.length
         self.is_page = is_page(headers)
         self.is_forced = has_override(headers)
         self.spoils_media = wants_more_than_media(headers)

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from app.domain.client_address import Note
 from app.domain.inline.failures import Failure
 from app.services.inline_counts import Passed
 from app.services.inline_gate import Closed, Decision, Forward, InlineGate, Queued
@@ -73,20 +72,19 @@ class FastFront:
         ``ends``: of the request line and of the head. Raises what refuses the request line.
         """
         line_end, end = ends
-        host, length = facts.host, reading.fields.length
+        host, length = facts.host, facts.length
         if host is None or not facts.is_plain or len(data) != end + 4 + length or length > BODY_MAX_BYTES:
             return False
         asked = self._lines[data[:line_end]]
-        if not asked.is_app or not asked.minor:
+        if not asked.is_app:
             return False
-        client = reading.client
-        if client.note is not Note.NONE and self._edge_gate.watch is not None:
-            self._edge_gate.watch.saw(client)
-        exchange = FastExchange(self, protocol, asked, facts, reading, host, data, data[end + 4 :] if length else b"")
+        if facts.is_noted and self._edge_gate.watch is not None:
+            self._edge_gate.watch.saw(reading.client)
+        exchange = FastExchange(self, protocol, asked, facts, reading, data)
         protocol.fast_begins(exchange)
         if asked.is_media and not facts.spoils_media:
             exchange.shows_page = False  # it is a call, whatever becomes of it (INL-174)
-            if self.gate.may_bypass(client, host, facts.base + asked.url if host.media is not None else ""):
+            if self.gate.may_bypass(reading.client, host, facts.base + asked.url if host.media is not None else ""):
                 self.gate.counts.count(host.first.id, Passed.BYPASSED)
                 exchange.is_bypassed = True
                 exchange.forward(Forward(host.first.id))

@@ -22,7 +22,6 @@ from blueprints.edge.refusal import write_refusal
 from blueprints.edge.reply import HotReply, render
 
 if TYPE_CHECKING:
-    from app.domain.inline.hosts import InlineHost
     from blueprints.edge.inline.fast import FastFront
     from blueprints.edge.protocol import EdgeProtocol
 
@@ -31,7 +30,7 @@ class FastExchange(Exchange):
     """One request: to be given a way by ``forward`` or ``decided``, once."""
 
     __slots__ = (
-        "_body", "_connecting", "_data", "_decision", "_front", "_host", "_is_gone", "_is_repeatable", "_is_reused",
+        "_connecting", "_data", "_decision", "_front", "_is_gone", "_is_reused",
         "asked", "facts", "is_bypassed", "reading", "shows_page",
     )  # fmt: skip
 
@@ -42,20 +41,15 @@ class FastExchange(Exchange):
         asked: AskedLine,
         facts: AskedFields,
         reading: Reading,
-        host: InlineHost,
         data: bytes,
-        body: bytes,
     ) -> None:
-        """``data``: the whole request; ``body``: its body."""
+        """``data``: the whole request."""
         super().__init__(front.forwarder, protocol, added=NOTHING_ADDED, is_kept=reading.fields.keep_alive)
         self._front = front
         self.asked = asked
         self.facts = facts
         self.reading = reading
-        self._host = host
         self._data = data
-        self._body = body
-        self._is_repeatable = not body and asked.method in REPEATABLE
         self._is_sent = True  # it is written at once, body and all
         self._is_reused = False
         self._is_gone = False
@@ -66,9 +60,13 @@ class FastExchange(Exchange):
         self.shows_page = facts.is_page
         """Whether an answer in the app's place is a page."""
 
+    @property
+    def _is_repeatable(self) -> bool:
+        return not self.facts.length and self.asked.method in REPEATABLE
+
     def head(self) -> Head:
         """The head as answers in the origin's place want it."""
-        block = self._data[: len(self._data) - len(self._body) - 4]
+        block = self._data[: len(self._data) - self.facts.length - 4]
         asked = self.asked
         return Head(block, (asked.method, asked.target, asked.minor), self.reading.fields)
 
@@ -90,7 +88,9 @@ class FastExchange(Exchange):
         self._decision = decision
         if decision.cookies:
             self.added = Added(decision.cookies)
-        link = self._forwarder.choice.idle(self._host, is_repeatable=self._is_repeatable)
+        host = self.facts.host
+        assert host is not None
+        link = self._forwarder.choice.idle(host, is_repeatable=self._is_repeatable)
         if link is None:
             self._connect()
         else:
@@ -103,7 +103,8 @@ class FastExchange(Exchange):
 
     async def _open(self) -> None:
         try:
-            link = await self._forwarder.choice.fresh(self._host)
+            assert self.facts.host is not None
+            link = await self._forwarder.choice.fresh(self.facts.host)
         except OriginFailed as error:
             self._connecting = None
             self._failed(error)
@@ -119,11 +120,13 @@ class FastExchange(Exchange):
             self._send(link)
 
     def _send(self, link: OriginLink) -> None:
-        asked = self.asked
-        reader = AnswerReader(self, asked.method)
-        self._begin(link, reader, b"".join((asked.start, self.facts.fields, self._body)))
+        asked, facts = self.asked, self.facts
+        parts = [asked.start, facts.fields]
+        if facts.length:
+            parts.append(self._data[-facts.length :])
+        self._begin(link, AnswerReader(self, asked.method), b"".join(parts))
         if not self.is_over:
-            self._wait_for_origin()
+            self.deadline = self.loop.time() + self._forwarder.timeout
 
     # The origin's side
 
