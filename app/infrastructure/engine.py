@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from redis.exceptions import OutOfMemoryError
 
@@ -45,6 +45,14 @@ LINE_MAX: Final = 10_000_000
 _QueueKey = tuple[str, str, int, int]
 
 
+class Waiter(Protocol):
+    """The part of a future that an answer is given to. It must not raise: others wait behind it."""
+
+    def done(self) -> bool: ...
+    def set_result(self, answer: Any, /) -> None: ...
+    def set_exception(self, error: Any, /) -> None: ...
+
+
 class _Queue:
     """Items of one function for one copy of a room."""
 
@@ -56,7 +64,7 @@ class _Queue:
         self.room_id = room_id
         self.args = args
         self.unpack = UNPACKERS[name]
-        self.items: list[tuple[asyncio.Future[Any], bytes]] = []
+        self.items: list[tuple[Waiter, bytes]] = []
         self.busy = False
 
 
@@ -115,24 +123,35 @@ class Engine:
         """Decide one page request at the door."""
         return self._put("check", room, pack_check(item))
 
+    def ask_check(self, room: Room, packed: bytes, waiter: Waiter) -> None:
+        """``check`` of an item that is packed; ``waiter`` hears what the future would."""
+        self._append("check", room, packed, waiter)
+
     def leave(self, room: Room, proof: Proof) -> Awaitable[LeaveAnswer]:
         """End the owner's place, pass or session."""
         return self._put("leave", room, pack_leave(proof))
 
     def _put(self, name: str, room: Room, item: bytes) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._running_loop().create_future()
+        self._append(name, room, item, future)
+        return future
+
+    def _append(self, name: str, room: Room, item: bytes, waiter: Waiter) -> None:
         index = (name, room.config.id, room.generation, room.cfg_ver)
         queue = self._queues.get(index)
-        loop = self._loop
-        if loop is None:  # kept, since asking for it costs a system call in Python 3.11
-            loop = self._loop = asyncio.get_running_loop()
         if queue is None:
             queue = self._queues[index] = self._queue(name, room)
-        future = loop.create_future()
-        queue.items.append((future, item))
+        queue.items.append((waiter, item))
         if not queue.busy:
             queue.busy = True
+            loop = self._running_loop()
             loop.call_soon(self._start, loop, index, queue)
-        return future
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Kept, since asking for it costs a system call in Python 3.11."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def _queue(self, name: str, room: Room) -> _Queue:
         args: tuple[Any, ...] = (room.generation, room.cfg_ver)
@@ -155,7 +174,7 @@ class Engine:
             del self._queues[index]
             _refuse(queue.items, StorageUnavailable())
 
-    async def _send(self, queue: _Queue, batch: list[tuple[asyncio.Future[Any], bytes]]) -> None:
+    async def _send(self, queue: _Queue, batch: list[tuple[Waiter, bytes]]) -> None:
         try:
             reply = await self._call(queue, [item for _, item in batch])
         except Exception as error:  # every waiter must learn of it, whatever it is
@@ -193,7 +212,7 @@ def room_error(code: int, room_id: str) -> Exception:
     return RoomFenced()
 
 
-def _refuse(batch: list[tuple[asyncio.Future[Any], bytes]], error: Exception) -> None:
+def _refuse(batch: list[tuple[Waiter, bytes]], error: Exception) -> None:
     for future, _ in batch:
         if not future.done():
             future.set_exception(error)

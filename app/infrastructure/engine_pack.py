@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.domain.marks import mark
 from app.domain.room import RoomState
@@ -25,6 +25,7 @@ from app.infrastructure.engine_results import (
     Schedule,
     TicketState,
     Verdict,
+    Via,
     ViewState,
     VisitorView,
 )
@@ -99,6 +100,29 @@ def pack_check(item: CheckItem) -> bytes:
     proof, covered, door, via, arrival, is_alike = item
     head, tail = pack_proof(proof, (8 if covered else 0) | (16 if proof.may_bind else 0) | (64 if is_alike else 0))
     return b"%b%c%b%b%b" % (head, via, door, arrival, tail)
+
+
+class PackedCheck(NamedTuple):
+    """An item of function check apart from what differs from page to page."""
+
+    proof: Proof
+    is_alike: bool
+    uncovered: bytes
+    """Beginning of the item for a page that no rule covers."""
+    covered: bytes
+    end: bytes
+
+    @classmethod
+    def of(cls, proof: Proof, via: Via, arrival: bytes, *, is_alike: bool) -> PackedCheck:
+        """Members as of CheckItem."""
+        ask = (16 if proof.may_bind else 0) | (64 if is_alike else 0)
+        uncovered, tail = pack_proof(proof, ask)
+        covered, _ = pack_proof(proof, ask | 8)
+        return cls(proof, is_alike, b"%b%c" % (uncovered, via), b"%b%c" % (covered, via), arrival + tail)
+
+    def item(self, covered: bool, door: bytes) -> bytes:
+        """The item for a page; ``door``: digest of the door key made for an admission by it."""
+        return (self.covered if covered else self.uncovered) + door + self.end
 
 
 def pack_leave(proof: Proof) -> bytes:

@@ -6,6 +6,7 @@ parsing (the blueprint), the decision itself (``fn/check.lua``). Source: VIS-120
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from app.domain.room import RoomState
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
+from app.infrastructure.engine_pack import PackedCheck
 from app.infrastructure.engine_results import (
     CheckAnswer,
     CheckItem,
@@ -28,11 +30,12 @@ from app.infrastructure.engine_results import (
     VisitorView,
 )
 from app.services.commit import CommitWaiter, committed_or_undone
+from app.services.gate_asking import Asking, Told
 from app.services.join import VisitorAnswer
 from app.services.visitor import REASONS
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, Identity, SecretMaker, Visitor
-from app.services.visitor_room import VisitorRoom, VisitorRooms
+from app.services.visitor_room import Covered, VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer
 
 _NO_DOOR: Final = bytes(16)
@@ -88,6 +91,7 @@ class CheckService:
         self._issuer = issuer
         self._counts = counts
         self._secrets = SecretMaker()
+        self._tasks: set[asyncio.Task[Gated]] = set()
 
     async def check(
         self, room: VisitorRoom, visitor: Visitor, url: str | None, *, is_alike: bool = False
@@ -120,11 +124,58 @@ class CheckService:
         except StorageUnavailable as error:
             raise BackendDown from error
 
+    def ask(self, room: VisitorRoom, visitor: Visitor, url: str | None, told: Told, *, is_alike: bool = False) -> bool:
+        """``gate`` by the shortest way, for a visitor who was read before; False = nothing was done.
+
+        ``told`` hears StaleRoom, on which ``gate`` is to be asked, and StorageUnavailable as it is.
+        """
+        now_ms = wall_ms()
+        identity = self._identifier.known(room, visitor, now_ms)
+        if identity is None or self._commits.refusing():
+            return False
+        packed = visitor.packed
+        if packed is None or packed.proof is not identity.proof or packed.is_alike is not is_alike:
+            came = arrival(room.digests, visitor.client, visitor.agent)
+            visitor.packed = packed = PackedCheck.of(identity.proof, Via.INLINE, came, is_alike=is_alike)
+        covered, door = room.covers(url), self._door(room)
+        asking = Asking(
+            self, told, room=room, visitor=visitor, identity=identity, covered=covered, door=door, now_ms=now_ms
+        )
+        self._engine.ask_check(room.room, packed.item(covered[0], door[1]), asking)
+        return True
+
+    def said(self, asking: Asking, answer: CheckAnswer) -> Gated | None:
+        """What the answer to ``ask`` comes to; None = it waits for what it rests on, and is told then."""
+        room, identity, now_ms = asking.room, asking.identity, asking.now_ms
+        self._note(room, asking.covered, answer, asking.door, now_ms)
+        verdict = answer.verdict
+        is_done = verdict is Verdict.QUEUE
+        if not is_done and verdict is not Verdict.ADMITTED:
+            is_due = answer.ticket and self._issuer.is_due(identity, now_ms)
+            is_stored = self._commits.is_stored(room.room.id, answer.generation, answer.seq)
+            is_done = not is_due and (is_stored or verdict is not Verdict.SESSION)
+        if is_done:
+            return Gated(room, answer, ())
+        door = asking.door[0]
+        task = asyncio.get_running_loop().create_task(
+            self._rest(room, asking.visitor, identity, answer, door, now_ms), name="gate"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(asking.finished)
+        return None
+
     async def _gate(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> Gated:
         now_ms = wall_ms()
         identity, answer, door = await self._decide(room, visitor, url, Via.INLINE, now_ms, is_alike=is_alike)
         if answer.verdict is Verdict.QUEUE:
             return Gated(room, answer, ())
+        return await self._rest(room, visitor, identity, answer, door, now_ms)
+
+    async def _rest(
+        self, room: VisitorRoom, visitor: Visitor, identity: Identity, answer: CheckAnswer, door: str, now_ms: int
+    ) -> Gated:
+        """What an answer that lets in still needs. Raises CommitsFail."""
         try:
             cookies, _ = await self._passed(room, visitor, identity, answer, door, now_ms)
         except StorageUnavailable as error:
@@ -146,7 +197,7 @@ class CheckService:
         self, room: VisitorRoom, visitor: Visitor, url: str | None, via: Via, now_ms: int, *, is_alike: bool = False
     ) -> tuple[Identity, CheckAnswer, str]:
         """What the engine says, for whom, and the door key that an admission would have."""
-        covered, is_readable, rule = room.covers(url)
+        covered = room.covers(url)
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
@@ -156,17 +207,24 @@ class CheckService:
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
         came = arrival(room.digests, visitor.client, visitor.agent)
-        item = CheckItem(identity.proof, covered, digest, via, came, is_alike)
+        item = CheckItem(identity.proof, covered[0], digest, via, came, is_alike)
         answer = await self._engine.check(room.room, item)
+        self._note(room, covered, answer, (door, digest), now_ms)
+        return identity, answer, door
+
+    def _note(
+        self, room: VisitorRoom, covered: Covered, answer: CheckAnswer, door: tuple[str, bytes], now_ms: int
+    ) -> None:
+        """Count what a check was, and keep its door key when nobody was admitted by it."""
+        _, is_readable, rule = covered
         if rule is not None:
             self._counts.rule_hit(rule, now_ms)
         if not is_readable:
             self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
-        if door and answer.verdict is not Verdict.ADMITTED:
-            room.spare_doors.append((door, digest))
+        if door[0] and answer.verdict is not Verdict.ADMITTED:
+            room.spare_doors.append(door)
         if answer.is_shared:
             self._counts.count(Counted.SHARED_SESSIONS, room.id)
-        return identity, answer, door
 
     async def _passed(
         self, room: VisitorRoom, visitor: Visitor, identity: Identity, answer: CheckAnswer, door: str, now_ms: int

@@ -110,6 +110,14 @@ class CommitWaiter:
         self._deadlines.append((mono() + DEADLINE_SEC, future))
         return await future
 
+    def is_stored(self, room_id: RoomId, gen: int, mark: int) -> bool:
+        """Tell whether ``wait`` would say True without waiting."""
+        line = self._lines.get((room_id, gen))
+        if not mark or line is None:
+            return not mark
+        epoch, seq = split_mark(mark)
+        return _same(epoch, line.epoch) and seq <= line.committed
+
     def refusing(self) -> bool:
         """True while commits fail: refuse before the engine is asked, or each retry adds two facts to the backlog."""
         return self._failing and mono() - self._bad_sign < REFUSE_SEC

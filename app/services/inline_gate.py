@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from app.core.errors import NoRoom, QmError
+from app.core.errors import NoRoom, QmError, StorageUnavailable
 from app.domain.client_address import Client
 from app.domain.inline.hosts import HostIndex, InlineHost, index_of
 from app.domain.room import Room
+from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import Reason, Verdict
 from app.infrastructure.rate_limiter import RateLimiter
-from app.services.check import BackendDown, CheckService, Gated
+from app.services.check import BackendDown, CheckService, CommitsFail, Gated
 from app.services.inline_counts import InlineCounts, Passed
 from app.services.undeclared import UndeclaredPeers
 from app.services.visitor_proof import Visitor
@@ -63,7 +65,13 @@ class Closed(NamedTuple):
     error: QmError
 
 
+class Again(Exception):
+    """The room is not what this process knew: to be asked by ``decide``, with ``is_counted``."""
+
+
 Decision = Forward | Queued | Closed
+DecisionTold = Callable[[Decision | None, BaseException | None], None]
+"""Hears a decision, or why there is none."""
 
 
 class InlineGate:
@@ -121,26 +129,67 @@ class InlineGate:
         """The app had no such file, or refused it."""
         self._limiter.take(MISSES, client.key, MISSES_MAX)
 
+    def ask(
+        self, host: InlineHost, client: Client, url: str, present: VisitorMaker, told: DecisionTold, *, is_forced: bool
+    ) -> bool:
+        """``decide`` by the shortest way; False = nothing was done, take that.
+
+        ``told`` hears once of the decision, in this call or later; or Again; or what nobody expected.
+        """
+        room = self._room_of(host, url, present, is_forced=is_forced)
+        if room is None:
+            return False
+        is_alike = self._undeclared.is_marked(client)
+        asked_url = None if is_forced else url
+        if not self._check.ask(room, present(room.id), asked_url, partial(self._told, room, told), is_alike=is_alike):
+            return False
+        self.counts.count(room.id, Passed.GATED)
+        return True
+
+    def _told(self, room: VisitorRoom, told: DecisionTold, gated: Gated | None, error: BaseException | None) -> None:
+        if gated is not None:
+            told(_decision(gated), None)
+        elif isinstance(error, QmError):
+            told(self._failed(room, error), None)
+        elif isinstance(error, StaleRoom):
+            told(None, Again())
+        else:
+            told(None, error)
+
     async def decide(
-        self, host: InlineHost, client: Client, url: str, present: VisitorMaker, *, is_forced: bool = False
+        self,
+        host: InlineHost,
+        client: Client,
+        url: str,
+        present: VisitorMaker,
+        *,
+        is_forced: bool = False,
+        is_counted: bool = False,
     ) -> Decision:
-        """Whether a request for ``url`` goes on. ``is_forced``: no rule takes it out of the queue (INL-233)."""
+        """Whether a request for ``url`` goes on. ``is_forced``: no rule takes it out of the queue (INL-233).
+
+        ``is_counted``: ``ask`` has counted it.
+        """
         room = self._room_of(host, url, present, is_forced=is_forced)
         if room is None:
             return Closed(host.first.id, BackendDown())
-        self.counts.count(room.id, Passed.GATED)
+        if not is_counted:
+            self.counts.count(room.id, Passed.GATED)
         asked_url = None if is_forced else url
         try:
             gated = await self._check.gate(
                 room, present(room.id), asked_url, is_alike=self._undeclared.is_marked(client)
             )
-        except BackendDown as error:
-            return self._without_state(room.room, error)
-        except NoRoom:  # deleted a moment ago: the index follows (INL-191)
-            return Closed(room.id, BackendDown())
         except QmError as error:
-            return Closed(room.id, error)
+            return self._failed(room, error)
         return _decision(gated)
+
+    def _failed(self, room: VisitorRoom, error: QmError) -> Decision:
+        if isinstance(error, StorageUnavailable) and not isinstance(error, CommitsFail):
+            return self._without_state(room.room, BackendDown())
+        if isinstance(error, NoRoom):  # deleted a moment ago: the index follows (INL-191)
+            return Closed(room.id, BackendDown())
+        return Closed(room.id, error)
 
     def _room_of(self, host: InlineHost, url: str, present: VisitorMaker, *, is_forced: bool) -> VisitorRoom | None:
         """The room that gates the URL; where none covers it, the one whose session may be the visitor's."""

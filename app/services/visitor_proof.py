@@ -18,6 +18,7 @@ from app.domain.client_address import Client
 from app.domain.fingerprint import fingerprints
 from app.domain.tokens import Cause, Claims, VisitorTokens, handle_bytes
 from app.infrastructure.engine import Engine
+from app.infrastructure.engine_pack import PackedCheck
 from app.infrastructure.engine_results import Presented, Proof, ViewState, VisitorView
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_room import VisitorRoom
@@ -50,6 +51,8 @@ class Visitor:
     """A connector that holds a key says so of him (VIS-132)."""
     known: tuple[VisitorRoom, int, Identity] | None = None
     """What was read of him for a copy of a room, and until when (wall ms) that holds."""
+    packed: PackedCheck | None = None
+    """His question at the door, packed for the last copy of a room that he asked."""
 
 
 @dataclass(slots=True)
@@ -89,6 +92,14 @@ class Identifier:
         self._tokens = tokens
         self._counts = counts
         self._presented = counts.book.tally(TOKENS_PRESENTED)
+
+    def known(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity | None:
+        """What ``identify`` would say again of a visitor with one good token; None = he has to be read."""
+        known = visitor.known
+        if known is None or known[0] is not room or now_ms > known[1]:
+            return None
+        self._presented.add()
+        return known[2]
 
     def identify(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity:
         """Read what ``visitor`` presents for ``room``. Costs no trip.

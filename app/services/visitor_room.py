@@ -31,6 +31,8 @@ _MEMO_URL_MAX: Final = 512
 _KEY: Final = "visitor"
 
 T = TypeVar("T")
+Covered = tuple[bool, bool, RuleKey | None]
+"""Whether the rules cover a page, whether its address could be read, and the rule that decided."""
 
 
 class Rooms(Protocol):
@@ -88,7 +90,7 @@ class VisitorRoom:
         self._heads: dict[tuple[ViewState, RoomState], bytes] = {}
         self._origins: dict[bytes, bool] = {}
         self._returns: dict[str, tuple[str | None, str]] = {}
-        self._covered: dict[str | None, tuple[bool, bool, RuleKey | None]] = {}
+        self._covered: dict[str | None, Covered] = {}
         self._rule_keys = {rule.id: RuleKey(room, rule) for rule in config.rules}
 
     def state_head(self, state: ViewState, room_state: RoomState) -> bytes:
@@ -110,11 +112,8 @@ class VisitorRoom:
             self._origins[origin] = allowed
         return allowed
 
-    def covers(self, url: str | None) -> tuple[bool, bool, RuleKey | None]:
-        """Whether the rules cover a page, whether its address could be read, and the rule that decided.
-
-        A page whose address cannot be read is covered.
-        """
+    def covers(self, url: str | None) -> Covered:
+        """Tell whether the rules cover a page; one whose address cannot be read is covered."""
         verdict = self._covered.get(url)
         if verdict is None:
             page = page_of(url)

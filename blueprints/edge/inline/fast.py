@@ -24,7 +24,7 @@ from blueprints.edge.run import Run
 from blueprints.visitor.request_reading import visitor_in
 
 if TYPE_CHECKING:
-    from app.domain.inline.hosts import HostIndex, InlineHost
+    from app.domain.inline.hosts import HostIndex
     from blueprints.edge.protocol import EdgeProtocol
     from blueprints.edge.reading import Reading
 
@@ -89,15 +89,25 @@ class FastFront:
                 exchange.is_bypassed = True
                 exchange.forward(Forward(host.first.id))
                 return True
-        self._ask_gate(exchange, host, facts, reading, facts.base + asked.url)
+        url = facts.base + asked.url
+        present = partial(visitor_in, reading)
+        if not self.gate.ask(host, reading.client, url, present, exchange.decided, is_forced=facts.is_forced):
+            self.decide(exchange, is_counted=False)
         return True
 
-    def _ask_gate(
-        self, exchange: FastExchange, host: InlineHost, facts: AskedFields, reading: Reading, url: str
-    ) -> None:
-        present = partial(visitor_in, reading)
-        decision = self.gate.decide(host, reading.client, url, present, is_forced=facts.is_forced)
-        _Deciding(exchange, decision).start()
+    def decide(self, exchange: FastExchange, *, is_counted: bool) -> None:
+        """Ask the gate by the long way."""
+        facts, reading = exchange.facts, exchange.reading
+        assert facts.host is not None
+        deciding = self.gate.decide(
+            facts.host,
+            reading.client,
+            facts.base + exchange.asked.url,
+            partial(visitor_in, reading),
+            is_forced=facts.is_forced,
+            is_counted=is_counted,
+        )
+        _Deciding(exchange, deciding).start()
 
     def refusal_of(self, decision: Queued | Closed, exchange: FastExchange) -> HotReply:
         """The answer to somebody who is not let through."""

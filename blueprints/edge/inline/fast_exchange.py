@@ -12,7 +12,7 @@ from app.domain.inline.answers import AnswerReader
 from app.domain.inline.failures import Failure, OriginFailed
 from app.domain.inline.forwarding import NOTHING_ADDED, Added
 from app.services.inline_counts import Passed
-from app.services.inline_gate import Decision, Forward
+from app.services.inline_gate import Again, Decision, Forward
 from app.services.origin_choice import OriginLink
 from blueprints.edge.head import Head
 from blueprints.edge.inline.asked import AskedFields, AskedLine
@@ -73,10 +73,18 @@ class FastExchange(Exchange):
     # The gate
 
     def decided(self, decision: Decision | None, error: BaseException | None) -> None:
-        """The gate has said what becomes of the request."""
+        """The gate has said what becomes of the request. Raises nothing: others wait for their answers behind it."""
         if self._is_gone:
             return
-        if error is not None or decision is None:
+        try:
+            self._act_on(decision, error)
+        except Exception as failure:
+            self._refuse(failure)
+
+    def _act_on(self, decision: Decision | None, error: BaseException | None) -> None:
+        if isinstance(error, Again):
+            self._front.decide(self, is_counted=True)
+        elif error is not None or decision is None:
             self._refuse(error if error is not None else RuntimeError("the gate did not decide"))
         elif isinstance(decision, Forward):
             self.forward(decision)
