@@ -115,6 +115,20 @@ def test_it_looks_without_counting(pair: Pair) -> None:
     assert pair[0].peek("auth", V4, 2) == (False, 2, 0, 60, 60)
 
 
+def test_it_tells_at_a_glance_what_is_spent(pair: Pair) -> None:
+    first, second = pair
+    wide = b"\x20\x01\x0d\xb8\x00\x01\x00\x02"
+    for key in (V4, wide):
+        assert not first.is_spent("check", key, 2)
+        first.take("check", key, 2)
+        assert not second.is_spent("check", key, 2)
+        second.take("check", key, 2)
+        assert first.is_spent("check", key, 2)
+        assert second.is_spent("check", key, 2)
+        assert not second.is_spent("status", key, 2)
+    assert not first.is_spent("check", wide[:6] + b"\xff\xff", 2)
+
+
 @pytest.mark.req("VIS-233")
 def test_it_counts_ipv6_for_its_64_and_256_fold_for_its_48(pair: Pair) -> None:
     nets = [NET + number.to_bytes(2, "big") for number in range(400)]

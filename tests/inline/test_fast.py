@@ -139,6 +139,36 @@ def test_it_lets_a_session_through_either_way(front: Front, origin: Origin, visi
     wait_for(lambda: front.admin("GET", "health")[1]["inline"]["gatedTotal"] == before + 4)
 
 
+@pytest.mark.req("INL-080", "INL-082")
+def test_it_admits_a_visitor_who_has_asked_while_he_waited(front: Front, origin: Origin) -> None:
+    front.room("turn", rate=0, queueMaxPerIp=None)
+    visitor = Visitor(front, "turn")
+    visitor.join()
+    for _ in range(4):
+        assert visitor.page("/in").status == 503
+    assert not origin.heads
+
+    front.room("turn", rate=6000)
+    admitted: list[Answer] = []
+
+    def is_in() -> bool:
+        answer = visitor.page("/in")
+        admitted.append(answer)
+        return answer.status == 200
+
+    wait_for(is_in)
+    assert "qm_dk_turn=" in (admitted[-1].header("set-cookie") or "")
+    assert not any("qm_dk_turn=" in value for answer in admitted[:-1] for value in answer.values("set-cookie"))
+    for _ in range(4):
+        again = visitor.page("/in")
+        assert (again.status, again.header("set-cookie")) == (200, None)
+    ref = visitor.api("status?room=turn")["ref"]
+    assert front.admin("POST", "rooms/turn/eject", {"ref": ref})[0] == 200
+    answer = visitor.page("/in")
+    assert (answer.status, answer.header("x-qm-queued")) == (503, "1")
+    visitor.close()
+
+
 def test_it_keeps_requests_in_order_that_come_while_one_is_under_way(front: Front, origin: Origin) -> None:
     async def echo(talk: Talk) -> None:
         body = await talk.body()
