@@ -36,9 +36,25 @@ function Status({ health }) {
   return html`<${Row} name=${t("diag.status")} look=${!health.ready} scope="own">${t(STATUSES[health.status])} · ${ready}<//>`;
 }
 
+/** Every warning once, with notices that raise no badge behind, and what else could be closed (CON-168). */
 function Warnings({ health }) {
-  const found = [...health.warnings, ...health.configWarnings].map((one) => one.message);
-  return html`<${Row} name=${t("diag.warnings")} look=${found.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>`;
+  const notices = health.configWarnings.map((one) => one.message).filter((text) => !health.warnings.includes(text));
+  const found = [...health.warnings, ...notices];
+  return html`
+    <${Row} name=${t("diag.warnings")} look=${health.warnings.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>
+    ${health.hardening.length > 0 && html`<${Row} name=${t("diag.hardening")}><${Lines} texts=${health.hardening} none="" /><//>`}
+  `;
+}
+
+/** Whose forwarding headers are believed, and who sends some though nobody declared him (CFG-115, CFG-118, CFG-123). */
+function Proxy({ proxy, exempt }) {
+  const known = proxy.trustProxy > 0 || proxy.trustProxyIps.length > 0;
+  const hops = t("diag.proxy.hops", { n: proxy.trustProxy, at: proxy.trustProxyIps.join(", ") || "–" });
+  const found = proxy.undeclaredPeers.join(", ");
+  const front = (found || exempt > 0) && (found ? t("diag.proxy.front", { at: found, line: proxy.suggestion }) : t("diag.proxy.exempt"));
+  return html`
+    <${Row} name=${t("diag.proxy")} look=${!proxy.ok || exempt > 0} scope="own" note=${front}>${known ? hops : t("diag.proxy.none")}${proxy.incomplete && " · INCOMPLETE"}<//>
+  `;
 }
 
 function Version({ health }) {
@@ -82,6 +98,7 @@ function Rows({ health }) {
       <${Version} health=${health} />
       <${Row} name=${t("diag.storage")} look=${!storage.ok}>${t(storage.ok ? "diag.good" : "diag.bad")}${storage.lastError && ` · ${storage.lastError}`}<//>
       <${Row} name="Valkey" look=${backend.valkey !== "up"}>${backend.valkey}<//>
+      <${Proxy} proxy=${health.proxy} exempt=${health.waitingPage.exemptAddresses} />
       ${inline && html`<${InlineRooms} inline=${inline} /><${OriginErrors} inline=${inline} />`}
     </dl>
   `;

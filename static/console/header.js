@@ -42,7 +42,8 @@ function Incident() {
 
 function Insecure() {
   if (!server.value?.insecureConfig || me.value.kind === "monitor") return null;
-  return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")}>${lock()}insecure config<//>`;
+  const open = () => may("diagnostics") && openPanel(Diagnostics);
+  return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")} onClick=${open}>${lock()}insecure config<//>`;
 }
 
 export function Header() {

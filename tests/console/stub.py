@@ -33,6 +33,12 @@ CAN = {
 ROOT = Path(__file__).resolve().parents[2]
 
 
+NO_PROXY = {
+    "ok": True, "trustProxy": 0, "trustProxyIps": [], "incomplete": False, "ignored": False,
+    "forwardedFromUndeclaredPeer": False, "undeclaredPeers": [], "suggestion": None,
+}  # fmt: skip
+
+
 class State:
     """Everything the stand-in remembers."""
 
@@ -75,6 +81,8 @@ class State:
         self.unsure = False
         self.incident: dict[str, Any] | None = None
         self.inline: dict[str, Any] | None = None
+        self.health: dict[str, Any] = {}
+        """Members of the health answer that are not as usual."""
         self.server = {
             "instance": "i:7f3a9c",
             "instances": 3,
@@ -195,8 +203,9 @@ async def health(_: Request) -> response.HTTPResponse:
             "status": "degraded" if found else "ok", "ready": True, "reasons": [], "incidents": found,
             "warnings": [], "configWarnings": [], "version": "1.0.0", "uptimeSec": 7200, "startedAt": 1_788_200_000_000,
             "instance": "i:7f3a9c", "fleet": {"instances": 3, "partial": False},
-            "storage": {"ok": True, "lastError": None}, "backend": {"valkey": "up"},
-            **({} if state.inline is None else {"inline": state.inline}),
+            "storage": {"ok": True, "lastError": None}, "backend": {"valkey": "up"}, "hardening": [],
+            "proxy": NO_PROXY, "waitingPage": {"exemptAddresses": 0},
+            **({} if state.inline is None else {"inline": state.inline}), **state.health,
         }
     )  # fmt: skip
 

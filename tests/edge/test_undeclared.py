@@ -112,7 +112,7 @@ def test_it_counts_over_the_workers_of_an_instance(limiters: list[RateLimiter]) 
     assert first.proxy_block()["undeclaredPeers"] == second.proxy_block()["undeclaredPeers"] == [PROXY]
 
 
-@pytest.mark.req("VIS-024", "CFG-121")
+@pytest.mark.req("VIS-024", "CFG-121", "CFG-118")
 @pytest.mark.parametrize(
     ("env", "line", "more"),
     [
@@ -189,7 +189,7 @@ def page(peers: UndeclaredPeers, sender: Client, count: int = 1) -> int:
     return shown
 
 
-@pytest.mark.req("VIS-221", "VIS-082", "VIS-083", "VIS-085")
+@pytest.mark.req("VIS-221", "VIS-082", "VIS-083", "VIS-085", "CFG-123")
 def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimiter], clock: Clock) -> None:
     first, second = (UndeclaredPeers(each, settings(waiting_limit_per_min="120")) for each in limiters)
     behind = client(x_forwarded_for="203.0.113.9")
@@ -206,7 +206,7 @@ def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimit
     assert first.exempt == 1
 
 
-@pytest.mark.req("VIS-082")
+@pytest.mark.req("VIS-082", "CFG-123")
 def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[RateLimiter]) -> None:
     peers = UndeclaredPeers(limiters[0], settings(waiting_limit_per_min="3"))
 
@@ -214,7 +214,7 @@ def test_it_recognises_the_peer_before_a_small_budget_is_used_up(limiters: list[
     assert page(peers, client("192.0.2.77"), 50) == 3
 
 
-@pytest.mark.req("VIS-083")
+@pytest.mark.req("VIS-083", "CFG-123")
 def test_health_says_that_a_budget_rests_until_a_restart(limiters: list[RateLimiter], clock: Clock) -> None:
     config = settings(waiting_limit_per_min="120")
     peers = UndeclaredPeers(limiters[0], config)
@@ -230,7 +230,7 @@ def test_health_says_that_a_budget_rests_until_a_restart(limiters: list[RateLimi
     assert (told()["enforced"], told()["exemptAddresses"]) == (False, 1)
 
 
-@pytest.mark.req("VIS-086")
+@pytest.mark.req("VIS-086", "CFG-123")
 def test_it_empties_the_exempt_when_there_are_too_many(
     limiters: list[RateLimiter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +251,7 @@ def test_it_empties_the_exempt_when_there_are_too_many(
     assert both[0].page_budget("waiting", forgotten).limit == 0, "a real proxy is recognised again"
 
 
-@pytest.mark.req("VIS-084")
+@pytest.mark.req("VIS-084", "CFG-123")
 def test_it_never_suspends_a_budget_where_a_proxy_is_declared(limiters: list[RateLimiter]) -> None:
     config = settings(trust_proxy="1", trust_proxy_ips=PROXY, waiting_limit_per_min="5")
     peers = UndeclaredPeers(limiters[0], config)

@@ -38,7 +38,7 @@ def test_it_changes_the_edge_secret_in_three_steps() -> None:
     in_order("`EDGE_SECRET=old,new` and deploy", "change the rule to the new value", "`EDGE_SECRET=new` and deploy")
 
 
-@pytest.mark.req("CFG-230", "CFG-101")
+@pytest.mark.req("CFG-230", "CFG-101", "CFG-115")
 def test_it_tells_what_a_wrong_number_of_proxies_does() -> None:
     in_order("about 94 % of the joins")
     in_order(

@@ -64,7 +64,7 @@ def half() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.req("VIS-026", "VIS-219", "CFG-189")
+@pytest.mark.req("VIS-026", "VIS-219", "CFG-189", "CFG-115")
 def test_it_starts_with_a_half_set_proxy_and_gives_everybody_one_budget(half: Server) -> None:
     joins = [
         ask(half, "POST /api/join", f"X-Forwarded-For: 203.0.113.{n}", body={"roomId": "shop"}).status for n in range(9)
@@ -113,7 +113,7 @@ def test_it_shows_every_value_in_use_and_of_a_secret_whether_it_is_set(half: Ser
     }  # fmt: skip
 
 
-@pytest.mark.req("VIS-024", "VIS-025", "CFG-114")
+@pytest.mark.req("VIS-024", "VIS-025", "CFG-114", "CFG-118")
 def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Server) -> None:
     proxy = "127.0.0.9"
     for number in range(10):
@@ -132,7 +132,7 @@ def test_it_names_a_proxy_nobody_declared_and_goes_on_not_believing_it(half: Ser
     assert joins == [200] * 7 + [429] * 2
 
 
-@pytest.mark.req("VIS-221", "VIS-082", "VIS-083")
+@pytest.mark.req("VIS-221", "VIS-082", "VIS-083", "CFG-123")
 def test_it_suspends_the_page_budget_of_an_undeclared_proxy_alone(half: Server) -> None:
     def pages(source: str, *headers: str, count: int = 8) -> list[int]:
         return [ask(half, "GET /w/shop", NAVIGATION, *headers, source=source).status for _ in range(count)]

@@ -33,7 +33,7 @@ async def test_it_gives_900_forged_addresses_one_budget_and_one_cap(house: House
         await site.stop()
 
 
-@pytest.mark.req("VIS-019", "VIS-020")
+@pytest.mark.req("VIS-019", "VIS-020", "CFG-108", "CFG-022")
 async def test_it_builds_addresses_by_the_public_one_else_by_scheme_and_host_it_may_believe(
     house: House, limiter: RateLimiter
 ) -> None:
