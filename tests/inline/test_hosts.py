@@ -49,6 +49,8 @@ def row(front: Front, host: str) -> list[set[str]]:
     return [{kind(ask(front, host, path)) for path in paths} for paths in groups]
 
 
+FIRST_SAVE: list[Answer] = []
+"""What was answered to whoever made the first inline room from a console opened by host name."""
 APP_ROW = [{APP}, {APP}, {APP}, {CONSOLE, QUEUE}, {QUEUE}, {APP}]
 WITHHELD_ROW = [{APP}, {APP}, {APP}, {BARE}, {QUEUE}, {APP}]
 KEPT_ROW = [{APP}, {QUEUE}, {APP}, {CONSOLE, QUEUE}, {QUEUE}, {APP}]
@@ -68,6 +70,7 @@ def fronts(the_origin: Origin) -> Iterator[dict[str, Front]]:
         server = Server(env=env, workers=1)
         servers.append(server.__enter__())
         made[name] = Front(server, the_origin)
+    FIRST_SAVE.append(save(made["unset"], "queue.test", "named", "http://named.test/"))
     for name, front in made.items():
         host = "console.test" if name == "admin" else "127.0.0.1"
         for room, target in (
@@ -105,7 +108,10 @@ def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], 
 
     assert row(unset, "127.0.0.1") == console_row
     assert row(unset, "localhost:99") == console_row
-    assert row(unset, "queue.test") == other_row
+    (warning,) = json.loads(FIRST_SAVE[0].body)["warnings"]
+    assert (warning["code"], warning["host"]) == ("console_host_withheld", "queue.test")
+    assert warning["message"]
+    assert row(unset, "queue.test") == other_row, "which it was saved from"
     assert row(unset, "named.test") == APP_ROW
     assert row(unset, "192.0.2.9") == KEPT_ROW
     assert row(public, "queue.test") == console_row

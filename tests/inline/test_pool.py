@@ -187,4 +187,8 @@ def test_it_warns_of_settings_that_do_not_fit_the_rooms(settings: dict[str, Any]
         pool=cast(Any, None), settings=Settings(secret=Secret("s" * 32), **settings), valkey=cast(Any, None),
         tunnels=cast(Any, None),
     )  # fmt: skip
-    assert [warning.code for warning in inline.warnings()] == codes
+    found = {warning.code: warning.message for warning in inline.warnings()}
+    assert list(found) == codes
+    if "console_host_withheld" in found:
+        for part in ("neither ADMIN_HOST nor PUBLIC_URL is set", "Set one of them to the console's name and restart"):
+            assert part in found["console_host_withheld"]

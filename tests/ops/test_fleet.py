@@ -354,7 +354,7 @@ def test_what_passed_the_gate_is_summed_over_both(two: Pair) -> None:
         assert one.health()["connections"]["open"] < 5, "connections are those of the answering instance"
 
 
-@pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042", "INL-200")
+@pytest.mark.req("OBS-002", "OBS-014", "OBS-184", "FLT-042", "INL-200", "CFG-192")
 @pytest.mark.req("CFG-204")
 def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_once(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))

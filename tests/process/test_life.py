@@ -63,17 +63,14 @@ def assert_nothing_left(server: Server, pids: dict[int, str], folders: list[Path
 
 
 @pytest.mark.req("CFG-095")
-def test_it_prints_one_line_when_every_worker_accepts(server: Server) -> None:
-    assert server.line.startswith("listening on http://127.0.0.1:")
-    assert " store=memory instance=i:" in server.line
-    assert " version=" in server.line
-    assert web_pids(server) <= set(server.descendants())
-    server.kill(signal.SIGTERM)
-    assert server.process is not None
-    assert server.process.stdout is not None
-    assert server.process.stdout.read() == ""
+def test_it_prints_one_line_when_every_worker_accepts(lasting: Server) -> None:
+    assert lasting.line.startswith("listening on http://127.0.0.1:")
+    assert " store=memory instance=i:" in lasting.line
+    assert " version=" in lasting.line
+    assert web_pids(lasting) <= set(lasting.descendants())
 
 
+@pytest.mark.req("CFG-095")
 @pytest.mark.req("FLT-004")
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order_and_leaves_nothing(server: Server, sig: signal.Signals) -> None:
@@ -82,6 +79,9 @@ def test_it_stops_in_order_and_leaves_nothing(server: Server, sig: signal.Signal
 
     server.kill(sig)
 
+    assert server.process is not None
+    assert server.process.stdout is not None
+    assert server.process.stdout.read() == "", "one line was all"
     assert server.wait() == 0
     assert_nothing_left(server, pids, folders)
     ended = Path(server.env["STANDIN_TRACE"]).read_text().split()

@@ -70,7 +70,7 @@ def is_refused(server: Server) -> bool:
         return True
 
 
-@pytest.mark.req("VIS-213", "CFG-193", "CFG-194", "CFG-066")
+@pytest.mark.req("VIS-213", "CFG-193", "CFG-194", "CFG-066", "CFG-192")
 def test_a_stop_finishes_what_is_under_way_and_lets_nobody_new_in() -> None:
     with Server(env={"SHUTDOWN_GRACE_MS": "3000"}, workers=2) as server, ExitStack() as closing:
         key = {"Authorization": f"Bearer {server.admin_key}"}

@@ -78,7 +78,7 @@ async def test_it_keeps_one_address_a_place_of_its_owner(post: Post) -> None:
     assert await post.kept() == {}
 
 
-@pytest.mark.req("FLT-123", "FLT-011")
+@pytest.mark.req("FLT-123", "FLT-011", "CFG-080", "CFG-044")
 async def test_an_address_is_in_the_live_store_alone_and_no_longer_than_it_may(
     post: Post, limiter: RateLimiter
 ) -> None:

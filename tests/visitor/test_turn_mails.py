@@ -21,7 +21,7 @@ from tests.visitor.post import SENDER, SHOP, Post, leave_address
 from tests.visitor.smtp import MailServer
 
 
-@pytest.mark.req("VIS-180")
+@pytest.mark.req("VIS-180", "CFG-080", "CFG-022")
 async def test_it_writes_once_at_the_turn_and_says_what_is_needed(post: Post) -> None:
     await post.create()
     await post.site.update(name="The\nLittle Shop")
