@@ -184,7 +184,7 @@ def test_it_warns_of_settings_that_do_not_fit_the_rooms(settings: dict[str, Any]
     gate = SimpleNamespace(index=HostIndex({"shop.test": host}))
     inline = Inline(
         gate=cast(Any, gate), choice=cast(Any, None), counts=cast(Any, None), hop=cast(Any, None),
-        pool=cast(Any, None), settings=Settings(secret=Secret("s" * 32), **settings), valkey=cast(Any, None),
+        pool=cast(Any, None), settings=Settings(secret=Secret("s" * 32), **settings), source=cast(Any, None),
         tunnels=cast(Any, None),
     )  # fmt: skip
     found = {warning.code: warning.message for warning in inline.warnings()}
