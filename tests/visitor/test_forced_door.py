@@ -20,6 +20,7 @@ from tests.inline.origin import Origin
 KEY = "pk_a-public-key-of-the-connectors-0123"
 STRANGER, CONNECTOR, TAG, ANN, BEN = (f"127.0.0.{number}" for number in (66, 5, 7, 8, 9))
 LONG = "/" + "x" * 60_000
+SMALL = {"MAX_CONNECTIONS": "40", "CONNECTION_RESERVE": "10", "VALKEY_TIMEOUT_MS": "10000"}  # for a busy machine
 BAD_COOKIES = ("qm_shop=%", "qm_shop=\xff\xfe; qms_shop=\x80", "; ".join(f"qm_r{n}=x.y" for n in range(200)), "=;=;qm_")
 
 
@@ -128,7 +129,7 @@ def bend(street: Street) -> None:
 @pytest.mark.parametrize(
     ("street", "idle", "half", "joins", "flood"),
     [
-        pytest.param({"MAX_CONNECTIONS": "40", "CONNECTION_RESERVE": "10"}, 60, 20, 30, 40, id="small"),
+        pytest.param(SMALL, 60, 20, 30, 40, id="small"),
         pytest.param({}, 20_000, 5000, 700, 4000, id="whole", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
     indirect=["street"],
