@@ -8,8 +8,11 @@ misses while a way is given to another key does no harm. Full, it drops the leas
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 from app.infrastructure.rate_table import KEYS_BYTES, TRACE_BYTES, TRACE_WORDS, WAYS, Place, RateMemory, Span
+
+_NO_WORDS: Final = memoryview(bytes(TRACE_WORDS * 8)).cast("Q")
 
 
 class Trace:
@@ -27,11 +30,15 @@ class Trace:
         bucket = _bucket(self._own, place)
         found = self._find(place.print_bytes, bucket, bucket + KEYS_BYTES)
         first_way = place.spread % self._own.buckets * WAYS
-        if found < 0:
+        is_new = found < 0
+        if is_new:
             found = self._insert(place, bucket, first_way)
         self._turn += 1
         self._used[first_way + (found - bucket) // 8] = self._turn
         at = _words_at(bucket, found)
+        if is_new:
+            self._words[at] = number
+            return self._elsewhere(place)
         kept = self._words[at : at + TRACE_WORDS].tolist()
         self._words[at + kept.index(min(kept))] = number
         return [*filter(None, kept), *self._elsewhere(place)]
@@ -47,8 +54,7 @@ class Trace:
         at = _words_at(bucket, found)
         # No key, no numbers, key: a reader never takes the numbers of one key for those of another.
         self._words[found >> 3] = 0
-        for word in range(at, at + TRACE_WORDS):
-            self._words[word] = 0
+        self._words[at : at + TRACE_WORDS] = _NO_WORDS
         self._words[found >> 3] = place.print_number
         return found
 

@@ -40,6 +40,7 @@ _COOKIE: Final = 1 << 16
 _AGENT: Final = _COOKIE - 1
 _TIME_SHIFT: Final = 17
 _AGENT_SHOWN: Final = 200
+_JUDGED_MAX: Final = 1024
 
 
 class Outcome(StrEnum):
@@ -77,18 +78,15 @@ class Assessment:
         return self.outcome is Outcome.BLOCKED
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One line of the list of recent decisions."""
+class Decision(NamedTuple):
+    """One line of the list of recent decisions. Most are never shown, so it is only noted what it is made from."""
 
     at: int
     """Epoch ms."""
     room_id: str
     address: str
-    agent: str
-    score: int
-    outcome: Outcome
-    signals: tuple[Signal, ...]
+    agent: bytes
+    assessed: Assessment
 
     def to_json(self) -> dict[str, object]:
         """Members as the admin API shows them (ADM-198)."""
@@ -96,10 +94,10 @@ class Decision:
             "ts": self.at,
             "roomId": self.room_id,
             "address": self.address,
-            "userAgent": self.agent,
-            "score": self.score,
-            "outcome": self.outcome,
-            "signals": list(self.signals),
+            "userAgent": self.agent[:_AGENT_SHOWN].decode("utf-8", "replace"),
+            "score": self.assessed.score,
+            "outcome": self.assessed.outcome,
+            "signals": list(self.assessed.signals),
         }
 
 
@@ -135,6 +133,8 @@ class Protection:
         self._counts = counts
         self._lines: dict[str, tuple[int, int, int]] = {}
         """By room: generation, latest number, and people before it when it was given."""
+        self._judged: dict[tuple[Look, tuple[Signal, ...], bool, ProtectionMode], Assessment] = {}
+        """Judgements by what they rest on: browsers of one build all look alike."""
 
     def assess(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> Assessment | None:
         """Think about one join. ``has_cookie``: it brings a good token of the room (VIS-202).
@@ -150,7 +150,16 @@ class Protection:
         if asker.look.crawler and not asker.look.is_declared:
             return _CRAWLER
         of_address = self._of_address(room, visitor, asker, has_cookie=has_cookie)
-        score, signals = score_of(asker.look, of_address, has_cookie=has_cookie, block_at=self._block_at)
+        key = asker.look, of_address, has_cookie, mode
+        judged = self._judged.get(key)
+        if judged is None:
+            if len(self._judged) >= _JUDGED_MAX:
+                self._judged.clear()
+            judged = self._judged[key] = self._judge(*key)
+        return judged
+
+    def _judge(self, look: Look, of_address: tuple[Signal, ...], has_cookie: bool, mode: ProtectionMode) -> Assessment:
+        score, signals = score_of(look, of_address, has_cookie=has_cookie, block_at=self._block_at)
         outcome = Outcome.OK if score < self._warn_at else Outcome.WARNED
         if score > self._block_at:
             outcome = Outcome.BLOCKED if mode is ProtectionMode.ENFORCE else Outcome.WOULD_BLOCK
@@ -164,25 +173,28 @@ class Protection:
         if view is not None and view.state is ViewState.WAITING:
             self._lines[room.id] = (answer.generation, view.ticket, view.ahead)
             self._limiter.trace("places", _in_room(room, visitor), view.ticket)
-        is_scored = assessed.outcome not in (Outcome.CRAWLER, Outcome.ALLOW_LISTED)
-        self._count(room.id, assessed, is_scored=is_scored)
-        if assessed.outcome is not Outcome.OK or assessed.signals:
-            self._counts.decisions.append(_decision(room, visitor, assessed))
+        is_fine = assessed.outcome is Outcome.OK
+        is_scored = is_fine or assessed.outcome not in (Outcome.CRAWLER, Outcome.ALLOW_LISTED)
+        self._counts.protection(room.id, self._names(assessed, is_scored), assessed.signals, is_scored=is_scored)
+        if not is_fine or assessed.signals:
+            self._counts.decisions.append(Decision(wall_ms(), room.id, visitor.client.address, visitor.agent, assessed))
 
-    def _count(self, room_id: str, assessed: Assessment, *, is_scored: bool) -> None:
-        names = [assessed.outcome] if assessed.outcome is not Outcome.OK else []
-        if assessed.score >= self._warn_at and assessed.outcome is not Outcome.WARNED and is_scored:
-            names.append(Outcome.WARNED)
-        self._counts.protection(room_id, names, assessed.signals, is_scored=is_scored)
+    def _names(self, assessed: Assessment, is_scored: bool) -> tuple[Outcome, ...]:
+        """What a judgement is counted under."""
+        outcome = assessed.outcome
+        if assessed.score >= self._warn_at and outcome is not Outcome.WARNED and is_scored:
+            return (Outcome.WARNED,) if outcome is Outcome.OK else (outcome, Outcome.WARNED)
+        return () if outcome is Outcome.OK else (outcome,)
 
-    def _of_address(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> list[Signal]:
+    def _of_address(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> tuple[Signal, ...]:
         """The signs that the address gives by what it did before."""
         found: list[Signal] = []
         key, limiter = visitor.client.key, self._limiter
         now_ms = limiter.now_ms()
         mark = crc32(visitor.agent) & _AGENT | (_COOKIE if has_cookie else 0)
         earlier = limiter.trace("asks", key, now_ms << _TIME_SHIFT | mark)
-        if visitor.client.note & Note.FORWARDED and not asker.is_alike:
+        note = visitor.client.note
+        if note and note & Note.FORWARDED and not asker.is_alike:  # most have none, and an enum's operator is a call
             found.append(Signal.FORGED_FORWARDED)
         if earlier:
             since = now_ms - REPEATS_WITHIN_MS
@@ -198,18 +210,13 @@ class Protection:
             joins = _COUNT_ONLY - limiter.take(_BURST_BUDGET, key, _COUNT_ONLY).remaining
         if joins > BURST:
             found.append(Signal.JOIN_BURST)
-        return found
+        return tuple(found)
 
     def _is_spread(self, room: VisitorRoom, visitor: Visitor) -> bool:
         generation, last, ahead = self._lines.get(room.id, (0, 0, 0))
         if generation != room.room.generation:
             return False
         return is_spread(self._limiter.traced("places", _in_room(room, visitor)), last, ahead)
-
-
-def _decision(room: VisitorRoom, visitor: Visitor, assessed: Assessment) -> Decision:
-    agent, address = visitor.agent[:_AGENT_SHOWN].decode("utf-8", "replace"), visitor.client.address
-    return Decision(wall_ms(), room.id, address, agent, assessed.score, assessed.outcome, assessed.signals)
 
 
 def _in_room(room: VisitorRoom, visitor: Visitor) -> bytes:

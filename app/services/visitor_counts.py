@@ -16,7 +16,7 @@ from app.core.clock import wall_ms
 from app.core.metrics import Metric
 from app.domain.room import Room, UrlRule
 from app.domain.tokens import Cause
-from app.infrastructure.metric_book import MetricBook
+from app.infrastructure.metric_book import MetricBook, Tally
 from app.infrastructure.shared_notes import PeerList
 from app.services.refused_origins import OTHER as OTHER_ORIGIN
 from app.services.refused_origins import RefusedOrigins, shown_origin
@@ -61,6 +61,7 @@ _BY_ROOM: Final[Mapping[Counted, Metric]] = {
     Counted.RATE_LIMITED_CHECKS: metrics.LIMITED_CHECKS,
     Counted.SHARED_SESSIONS: metrics.SHARED_SESSIONS,
 }
+_JUDGED_MAX: Final = 1024
 _HOURLY: Final = frozenset({Counted.WARNED.value, Counted.BLOCKED.value})
 
 
@@ -112,6 +113,7 @@ class VisitorCounts:
         """What was forwarded on inline hosts, and what failed there (inline_counts.py)."""
         self.protected: Counter[str] = Counter()
         """Joins by what bot protection made of them, in all rooms: ``scored`` and the names of Outcome."""
+        self._judged: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], Any] = {}
         self.signals: Counter[str] = Counter()
         """How often each sign of an automated client was seen."""
         self.decisions: deque[Any] = deque(maxlen=MAX_DECISIONS)
@@ -177,17 +179,32 @@ class VisitorCounts:
             pair = (room_id, OTHER_ORIGIN)
         self.refused_origins[pair] += 1
 
-    def protection(self, room_id: str, outcomes: Iterable[str], signals: Iterable[str], *, is_scored: bool) -> None:
+    def protection(self, room_id: str, outcomes: tuple[str, ...], signals: tuple[str, ...], *, is_scored: bool) -> None:
         """A newcomer of ``room_id`` was judged by bot protection."""
-        names = [*outcomes, "scored"] if is_scored else list(outcomes)
-        self.book.add(metrics.PROTECTION, room_id, _decision(names))
+        key = room_id, outcomes, signals, is_scored
+        counted = self._judged.get(key)
+        if counted is None:
+            if len(self._judged) >= _JUDGED_MAX:
+                self._judged.clear()
+            counted = self._judged[key] = self._judgement(*key)
+        tally, names, of_room = counted
+        tally.add()
         for name in names:
             self.protected[name] += 1
-            # Two of them stand in the hours of the room under names of their own (Counted).
-            self.by_room[room_id, name if name in _HOURLY else PROTECTION + name] += 1
         for signal in signals:
             self.signals[signal] += 1
-            self.by_room[room_id, f"{PROTECTION}signal.{signal}"] += 1
+        for each in of_room:
+            self.by_room[each] += 1
+
+    def _judgement(
+        self, room_id: str, outcomes: tuple[str, ...], signals: tuple[str, ...], is_scored: bool
+    ) -> tuple[Tally, list[str], list[tuple[str, str]]]:
+        """Where judgements of this kind are counted: newcomers differ little."""
+        names = [*outcomes, "scored"] if is_scored else list(outcomes)
+        # Two of them stand in the hours of the room under names of their own (Counted).
+        of_room = [(room_id, name if name in _HOURLY else PROTECTION + name) for name in names]
+        of_room += [(room_id, f"{PROTECTION}signal.{signal}") for signal in signals]
+        return self.book.tally(metrics.PROTECTION, room_id, _decision(names)), names, of_room
 
     def rejected_token(self, room_id: str, cause: Cause, packed: bytes = b"") -> None:
         """A visitor token of ``room_id`` was refused (ENG-093). ``packed``: address that brought it, 16 bytes."""
