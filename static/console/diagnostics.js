@@ -4,32 +4,17 @@ import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { number, wait } from "./format.js";
 import { moment, Problem, useAnswer } from "./listing.js";
-import { roomOf } from "./store.js";
-import { alarm } from "./icons.js";
+import { Alerting } from "./alerting.js";
+import { Crowd, Refused, Server } from "./diagnostics_counts.js";
+import { Lines, nameOf, Row } from "./diagnostics_parts.js";
 import { Panel } from "./dialogs.js";
 
 const EVERY_MS = 10_000;
 
 const STATUSES = { ok: "diag.ok", degraded: "diag.degraded", shutting_down: "diag.stopping" };
 
-const SCOPES = { own: "diag.own", fleet: "diag.fleet" };
-
 /** What is known of the hosts while Valkey was never reached (INL-194). */
 const INDEXES = { postgres: "diag.index.postgres", none: "diag.index.none" };
-
-const nameOf = (id) => roomOf(id).value?.name ?? id;
-
-/** One row: a mark where something needs a look, its name, its value; `note` explains, `scope` says whose figure it is. */
-function Row({ name, look = false, note, scope, children }) {
-  return html`
-    <div class="diag-row">
-      <dt>${look && alarm()}<span>${name}</span></dt>
-      <dd>${children}${scope && html` <span class="diag-scope">${t(SCOPES[scope])}</span>`}${note && html`<p class="note">${note}</p>`}</dd>
-    </div>
-  `;
-}
-
-const Lines = ({ texts, none }) => (texts.length === 0 ? none : html`<ul>${texts.map((text) => html`<li>${text}</li>`)}</ul>`);
 
 function Status({ health }) {
   const ready = health.ready ? t("diag.ready") : `${t("diag.notready")}: ${health.reasons.map((one) => one.text).join("; ")}`;
@@ -42,7 +27,7 @@ function Warnings({ health }) {
   const found = [...health.warnings, ...notices];
   return html`
     <${Row} name=${t("diag.warnings")} look=${health.warnings.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>
-    ${health.hardening.length > 0 && html`<${Row} name=${t("diag.hardening")}><${Lines} texts=${health.hardening} none="" /><//>`}
+    ${health.hardening.length > 0 && html`<${Row} name=${t("diag.hardening")}><${Lines} texts=${health.hardening} /><//>`}
   `;
 }
 
@@ -96,10 +81,13 @@ function Rows({ health }) {
       <${Row} name=${t("diag.incidents")} look=${incidents.length > 0}><${Lines} texts=${incidents} none=${t("form.none")} /><//>
       <${Warnings} health=${health} />
       <${Version} health=${health} />
+      <${Crowd} health=${health} />
       <${Row} name=${t("diag.storage")} look=${!storage.ok}>${t(storage.ok ? "diag.good" : "diag.bad")}${storage.lastError && ` · ${storage.lastError}`}<//>
       <${Row} name="Valkey" look=${backend.valkey !== "up"}>${backend.valkey}<//>
       <${Proxy} proxy=${health.proxy} exempt=${health.waitingPage.exemptAddresses} />
+      <${Refused} health=${health} />
       ${inline && html`<${InlineRooms} inline=${inline} /><${OriginErrors} inline=${inline} />`}
+      <${Server} health=${health} />
     </dl>
   `;
 }
@@ -112,7 +100,7 @@ export function Diagnostics({ panelId }) {
   }, []);
   return html`
     <${Panel} panelId=${panelId} kind="sheet sheet-full" title=${t("diag")}>
-      ${() => html`<div class="panel-body"><${Problem} text=${problem} again=${load} />${answer && html`<${Rows} health=${answer} />`}</div>`}
+      ${() => html`<div class="panel-body"><${Problem} text=${problem} again=${load} />${answer && html`<${Rows} health=${answer} />`}<${Alerting} /></div>`}
     <//>
   `;
 }

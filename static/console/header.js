@@ -8,6 +8,7 @@ import { focusRoom } from "./keyboard.js";
 import { Menu } from "./menu.js";
 import { Tip } from "./tip.js";
 import { openPanel } from "./panels.js";
+import { DesktopAlerts } from "./desktop_alerts.js";
 import { Diagnostics } from "./diagnostics.js";
 import { openRoomForm } from "./room_form.js";
 import { Share } from "./share.js";
@@ -53,6 +54,7 @@ export function Header() {
       <div class="bar-badges"><${Incident} /><${Insecure} /></div>
       <${Who} />
       <${Menu} />
+      ${may("diagnostics") && html`<${DesktopAlerts} />`}
       ${may("links") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Share)}>${t("share")}</button>`}
       ${may("diagnostics") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Diagnostics)}>${t("diag")}</button>`}
       ${may("write") && html`<button type="button" class="button" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}

@@ -38,6 +38,14 @@ export const language = signal(firstLanguage());
 /** `system`, `light` or `dark`. */
 export const theme = signal(THEMES.includes(read("qm_theme")) ? read("qm_theme") : "system");
 
+/** Whether this browser shows desktop notifications of alerts (CON-165). */
+export const alertsOn = signal(read("qm_alerts") === "1");
+
+export function keepAlerts(isOn) {
+  alertsOn.value = isOn;
+  write("qm_alerts", isOn ? "1" : null);
+}
+
 export function keepLanguage(tag) {
   language.value = tag;
   write("qm_lang", tag);

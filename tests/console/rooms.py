@@ -128,3 +128,25 @@ def sample_entries(now: int) -> list[dict[str, Any]]:
         for number in range(70)
         for who, kind, action, room, detail, ok in [kinds[number % len(kinds)]]
     ]  # fmt: skip
+
+
+def sample_report() -> dict[str, Any]:
+    """Blocks of the health report of a quiet deployment."""
+    budgets = ("join", "check", "status", "waiting", "docs", "notify", "verify")
+    causes = ("expired", "future", "bad_signature", "unknown_kid", "malformed", "wrong_room")
+    return {
+        "pid": 4711, "now": 1_788_207_200_000, "keys": {"secret": "set", "kid": "9f86d081"},
+        "rooms": {"count": 3, "waiting": 412, "preQueue": 7, "active": 90, "occupancy": 95, "passesOutstanding": 5},
+        "sse": {"visitors": 350, "admin": 3, "perIp": 64, "maxTotal": 10_000, "refusedTotal": 0},
+        "connections": {"open": 702, "max": 20_000, "reserve": 256},
+        "limits": {"joinPerMin": 600, "checkPerMin": 3000, "statusPerMin": 6000, "waitingPerMin": 120,
+                   "notifyPerMin": 30, "verifyPerMin": 0, "refusedTotal": {**dict.fromkeys(budgets, 0), "check": 17}},
+        "counters": {"unknownRoomChecks": 0, "blockedReturnUrls": 0, "refusedOriginChecks": 0, "refusedKeyChecks": 0,
+                     "rateLimitedChecks": 0, "checksWithoutUrl": 0},
+        "checks": {"unknownRooms": [], "refusedOrigins": []},
+        "tokens": {"rejected": dict.fromkeys(causes, 0)},
+        "protection": {"mode": "monitor", "warned": 22, "blocked": 0},
+        "clock": {"lastJumpAt": None, "lastJumpMs": None},
+        "memory": {"rssBytes": 412_000_000, "limitBytes": 2_147_483_648},
+        "access": {"sso": False, "operators": 4, "monitorLinks": 2},
+    }  # fmt: skip

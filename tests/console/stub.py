@@ -21,8 +21,9 @@ from sanic import Request, Sanic, response
 from app.core.errors import QmError
 from app.domain.budget import UNLIMITED, Budget
 from blueprints.admin.console import bp as console_bp
+from tests.console.alerts import alerts_of
 from tests.console.people import people_of
-from tests.console.rooms import new_room, sample_entries, sample_rooms
+from tests.console.rooms import new_room, sample_entries, sample_report, sample_rooms
 
 KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
@@ -81,6 +82,12 @@ class State:
         self.unsure = False
         self.incident: dict[str, Any] | None = None
         self.inline: dict[str, Any] | None = None
+        self.hook: str | None = None
+        """Host of the webhook."""
+        self.answers: int | None = 200
+        """What the receiver says to a test; None: nothing in time."""
+        self.firing: list[dict[str, Any]] = []
+        self.deliveries: list[dict[str, Any]] = []
         self.health: dict[str, Any] = {}
         """Members of the health answer that are not as usual."""
         self.server = {
@@ -204,7 +211,7 @@ async def health(_: Request) -> response.HTTPResponse:
             "warnings": [], "configWarnings": [], "version": "1.0.0", "uptimeSec": 7200, "startedAt": 1_788_200_000_000,
             "instance": "i:7f3a9c", "fleet": {"instances": 3, "partial": False},
             "storage": {"ok": True, "lastError": None}, "backend": {"valkey": "up"}, "hardening": [],
-            "proxy": NO_PROXY, "waitingPage": {"exemptAddresses": 0},
+            "proxy": NO_PROXY, "waitingPage": {"exemptAddresses": 0}, **sample_report(),
             **({} if state.inline is None else {"inline": state.inline}), **state.health,
         }
     )  # fmt: skip
@@ -343,6 +350,7 @@ async def upsert(request: Request) -> response.HTTPResponse:
 
 
 app.blueprint(people_of(state))
+app.blueprint(alerts_of(state))
 
 
 @app.post("/stub/reset")

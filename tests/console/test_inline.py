@@ -164,7 +164,7 @@ def test_it_tells_one_story_of_a_site_that_does_not_answer(signed_in: Callable[.
     expect(card(page, "Newsroom").get_by_text("site · down")).to_be_visible()
 
 
-@pytest.mark.req("INL-181", "INL-182")
+@pytest.mark.req("INL-181", "INL-182", "OBS-042")
 def test_it_shows_what_passed_the_gate_and_what_failed_behind_it(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     page.get_by_role("button", name="Diagnostics").click()
