@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from app.core.version import VERSION
 from app.domain.client_address import TrustPolicy
 from app.domain.hosts import HostPolicy
 from app.domain.inline.hosts import HostIndex
+from app.services.connection_errors import ConnectionErrors
 from app.services.inline_pages import InlinePages
 from app.services.small_pages import SmallPage, SmallPages
 from blueprints import admin, metrics, middleware, ops
@@ -71,6 +73,7 @@ def create_app(runtime: Runtime) -> Sanic[Any, Any]:
 
 async def _open_context(app: Sanic[Any, Any]) -> None:
     app.ctx.qm = qm = await AppContext.open(app.ctx.runtime)
+    asyncio.get_running_loop().set_exception_handler(ConnectionErrors(qm.limiter.counters).handle)
     edge: EdgeState = app.ctx.edge
     edge.gate.watch, edge.gate.is_connector = qm.edge_watch, qm.visitor.keys.is_connector
     edge.crowd = Crowd(qm.connections)

@@ -29,8 +29,10 @@ GROUPS: Final = (
     "connectors",
     "undeclared",
     "links",
+    "said",
 )
-"""Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075)."""
+"""Every budget has a table of its own. ``vouched`` counts checks by the visitor a connector names (VIS-075); ``said``
+counts no requests but lines of the log."""
 
 GAUGES: Final = ("sse", "connections", "surplus", "exempt", "admin_streams", "upstream")
 """Counts of things that are open now, or marked until the instance ends, per key and in all."""
@@ -41,6 +43,7 @@ COUNTERS: Final = (
     "edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at", "auth_failures",
     "access_changes",
     "sse_refused",
+    "connection_errors",
     *(REFUSED + group for group in GROUPS),
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""

@@ -60,7 +60,7 @@ class Inline:
     ) -> Inline:
         """Wire it; opens nothing."""
         pool = OriginPool(guard, timeout_sec=settings.proxy_timeout_ms / 1000, limiter=limiter)
-        counts = InlineCounts(visitor.counts.inline, book)
+        counts = InlineCounts(visitor.counts.inline, book, limiter.may_say)
         secrets = [settings.secret.reveal()]
         if settings.secret_previous:
             secrets.append(settings.secret_previous.reveal())

@@ -6,19 +6,17 @@ Belongs here: counters of one process since its start, by rooms that exist. Not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 import structlog
 
 from app.core import metrics
-from app.core.clock import mono
 from app.core.metrics import Metric
 from app.domain.inline.failures import Failure
 from app.infrastructure.metric_book import MetricBook, Tally
 
-LOG_EVERY_SEC: Final = 60.0
 FAILED: Final = "failed\n"
 """Beginning of the names of origin failures among the totals: then room, line end, class."""
 
@@ -63,13 +61,17 @@ def inline_block(totals: Counter[str]) -> dict[str, Any]:
 class InlineCounts:
     """Counters; they never go down. ``totals``: where the fleet's sums are made from; ``book``: of the instance."""
 
-    def __init__(self, totals: Counter[str], book: MetricBook | None) -> None:
+    def __init__(
+        self, totals: Counter[str], book: MetricBook | None, may_say: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        """``may_say``: whether a line of this kind is due, whichever worker writes it."""
         self.failures: Counter[tuple[str, Failure]] = Counter()
         """(room id, class)."""
         self._totals = totals
         self._book = book
         self._tallies: dict[tuple[str, Passed], Tally | None] = {}
-        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+        self._may_say = may_say
+        self._unsaid: Counter[str] = Counter()
 
     def count(self, room_id: str, what: Passed) -> None:
         """One more."""
@@ -87,7 +89,7 @@ class InlineCounts:
         self._totals[f"{FAILED}{room_id}\n{failure}"] += 1
         if self._book is not None:
             self._book.tally(metrics.ORIGIN_ERRORS, room_id, failure.value).add()
-        self._say("origin_failed", room_id, failure.value)
+        self._say("origin_failed", room_id, failure.value, f"{room_id} {failure.value}")
 
     def backend_down(self, room_id: str, *, is_open: bool) -> None:
         """A request was answered, or let through, without the live state (INL-197)."""
@@ -95,7 +97,7 @@ class InlineCounts:
         mode = "open" if is_open else "closed"
         if self._book is not None:
             self._book.tally(metrics.BACKEND_DOWN, mode).add()
-        self._say("inline_backend_down", room_id, mode)
+        self._say("inline_backend_down", room_id, mode, room_id)
 
     def _tally(self, room_id: str, what: Passed) -> Tally | None:
         metric = _METRICS[what]
@@ -104,11 +106,9 @@ class InlineCounts:
         self._tallies[room_id, what] = made
         return made
 
-    def _say(self, event: str, room_id: str, kind: str) -> None:
-        now = mono()
-        said, number = self._logged.get((room_id, kind), (-LOG_EVERY_SEC, 0))
-        if now - said >= LOG_EVERY_SEC:
-            log.warning(event, room=room_id, kind=kind, count=number + 1)
-            self._logged[room_id, kind] = now, 0
-        else:
-            self._logged[room_id, kind] = said, number + 1
+    def _say(self, event: str, room_id: str, kind: str, subject: str) -> None:
+        """A line at most once a minute for each ``subject``; ``count``: how often it happened here since the last."""
+        what = f"{event} {subject}"
+        self._unsaid[what] += 1
+        if self._may_say(what):
+            log.warning(event, room=room_id, kind=kind, count=self._unsaid.pop(what))

@@ -142,7 +142,7 @@ def test_it_gives_the_line_to_set_and_says_what_to_check_first(
     assert (block["trustProxy"], block["incomplete"]) == (hops, bool(hops) and "trust_proxy_ips" not in env)
 
 
-@pytest.mark.req("VIS-024", "CFG-119")
+@pytest.mark.req("VIS-024", "CFG-119", "OBS-186")
 def test_it_logs_one_line_at_once_and_one_in_ten_minutes(limiters: list[RateLimiter], clock: Clock) -> None:
     both = [UndeclaredPeers(each, settings()) for each in limiters]
     with structlog.testing.capture_logs() as lines:

@@ -189,7 +189,7 @@ async def test_it_leaves_nothing_running_when_it_stops_while_it_tells_of_refused
     assert [task for task in asyncio.all_tasks() if task.get_name() == "refused-tokens"] == []
 
 
-@pytest.mark.req("ENG-094", "CFG-154")
+@pytest.mark.req("ENG-094", "CFG-154", "OBS-186")
 async def test_it_says_once_that_many_tokens_of_a_room_are_refused(
     instance: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
