@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from app.core.settings import ROWS
+from blueprints.admin import reports
 
-GUIDE = " ".join((Path(__file__).resolve().parents[2] / "docs/operations.md").read_text().split())
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = " ".join((ROOT / "docs/operations.md").read_text().split())
 
 
 def in_order(*words: str) -> None:
@@ -101,3 +104,34 @@ def test_it_gives_the_lock_as_a_reason_to_declare_the_proxy() -> None:
 def test_it_shows_how_old_rows_are_removed_and_a_seal_is_kept_outside() -> None:
     in_order("DISABLE TRIGGER audit_only_grows", "DELETE FROM audit", "ENABLE TRIGGER audit_only_grows")
     in_order("keep a copy of the latest `seal` elsewhere, for example with your backup")
+
+
+def fixed_sentences() -> list[str]:
+    """What operators search their logs for, as the contract has it (OBS-185)."""
+    spec = (ROOT / "docs/spec/08-health-metrics-alerts.md").read_text()
+    (line,) = [line for line in spec.splitlines() if line.startswith("- **OBS-185**")]
+    return re.findall(r"`([^`]+)`", line)
+
+
+@pytest.mark.req("OBS-185")
+def test_it_names_the_sentences_to_search_the_log_for() -> None:
+    """In the guide with their meaning, and in the code as they stand there."""
+    monitoring = (ROOT / "docs/monitoring.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
+
+    sentences = fixed_sentences()
+    assert len(sentences) == 7
+    for sentence in sentences:
+        assert f"| `{sentence}` | " in monitoring, sentence
+        assert sentence.rpartition("… ")[2] in code, sentence
+
+
+@pytest.mark.req("OBS-175", "ADM-281")
+def test_it_says_that_reports_come_when_they_are_asked_for_and_in_no_other_way() -> None:
+    in_order(
+        "`format=csv` is the interface to everything else",
+        "There is no scheduled report, no report by e-mail and no export to a warehouse",
+    )
+    assert [route.path for route in reports.ROUTES] == ["reports"]
+    assert {route.method for route in reports.ROUTES} == {"GET"}
+    assert not [name for name in ROWS if re.search("REPORT|WAREHOUSE|EXPORT", str(name))]

@@ -383,7 +383,7 @@ def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_on
     assert len(list(two.redis.scan_iter(match=f"{two.prefix}ctr:*"))) == 1
 
 
-@pytest.mark.req("INL-074", "INL-187", "INL-191", "INL-193", "INL-194", "INL-195", "INL-202", "ENG-279")
+@pytest.mark.req("INL-074", "INL-187", "INL-191", "INL-193", "INL-194", "INL-195", "INL-202", "ENG-279", "OBS-185")
 def test_it_knows_its_inline_hosts_by_whichever_store_answers_first(two: Pair) -> None:
     """After the test before, of which this is the second half: the instance that was stopped boots without stores."""
     late = two.second

@@ -22,7 +22,7 @@ from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.edge_watch import ConnectionCap, EdgeWatch
-from app.services.metrics import MetricsPage
+from app.services.metrics import BUDGETS, MetricsPage
 from app.services.room_object import RoomView
 from app.services.standing import Standing
 from app.services.undeclared import UndeclaredPeers
@@ -152,6 +152,20 @@ async def test_it_counts_at_the_edge(page: Page) -> None:
 
 def replace_note(client: Client, note: Note) -> Client:
     return client._replace(note=note) if hasattr(client, "_replace") else replace(client, note=note)
+
+
+@pytest.mark.req("OBS-090")
+async def test_each_budget_counts_what_it_refused(page: Page) -> None:
+    for number, group in enumerate(BUDGETS, start=1):
+        for _ in range(1 + number):
+            page.limiter.take(group, b"an address of one", 1)
+
+    found = (await page.scrape()).of("qm_rate_limited_total")
+
+    counted = {dict(labels)["budget"]: value for labels, value in found.items()}
+    assert counted == {
+        "join": 1, "check": 2 + 3, "status": 4, "waiting": 5, "docs": 6, "notify": 7, "verify": 8, "connectors": 9,
+    }  # fmt: skip
 
 
 @pytest.mark.req("OBS-055")

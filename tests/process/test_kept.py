@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.alerts.test_http import Hook
 from tests.harness import Server, wait_for
 from tests.process.forms import JOURNEY, journey
 
@@ -32,6 +34,10 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
             audit=[
                 e["action"] for e in ask("audit", server.admin_key)["entries"] if not e["action"].startswith("server.")
             ],
+            firing=[
+                (one["event"], one["since"], one["firedAt"])
+                for one in ask("alerts", server.admin_key).get("firing", [])
+            ],
             notes=[item["kind"] for item in ask("timeline", server.admin_key).get("items", [])],
             reported=sum(row["joins"] for row in ask("reports?roomId=shop", server.admin_key).get("rows", [])),
         )
@@ -41,13 +47,19 @@ def told(server: Server, visitor: httpx.Client, key: str, link: str) -> dict[str
     return found
 
 
+ALERTS = {"ALERT_EVERY_MS": "1000", "ALERT_HOLD_SEC": "1"}
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.req("FLT-120", "ADM-034", "ENG-010")
+@pytest.mark.req("OBS-151")
 @pytest.mark.req("CFG-201")
 @pytest.mark.req("FLT-002", "FLT-009")
 def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
-    env = {"STORE": "embedded", "ADMIN_KEY": None}
-    with Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
+    hook = Hook()
+    url = f"http://127.0.0.1:{hook.server_port}/"
+    env = {"STORE": "embedded", "ADMIN_KEY": None, "ALERT_WEBHOOK_URL": url, **ALERTS}
+    with closing(hook), Server(env=env, workers=1) as server, httpx.Client(timeout=20) as visitor:
         kept = Path(server.env["DATA_DIR"]) / "admin-key"
         assert f"ADMIN_KEY is not set: the key in use is in {kept}" in server.stderr
         assert httpx.get(f"{server.url}/api/admin/me", timeout=20).status_code == 401
@@ -66,6 +78,7 @@ def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
         post("rooms/shop/pause")  # first: a new room has a credit to give, which any rate would let it spend
         post("rooms/shop/rate", rate=7)
         wait_for(lambda: {"rate", "state"} <= set(told(server, visitor, key, link)["notes"]))
+        wait_for(lambda: told(server, visitor, key, link)["firing"])
         before = told(server, visitor, key, link)
         assert (before["rooms"], before["place"]) == ([("shop", 7)], (2, 2))
         assert (before["operator"], before["watcher"], before["reported"]) == ("Ann", "monitor", 2)
@@ -76,6 +89,7 @@ def test_a_private_store_keeps_everything_over_a_stop_and_a_kill() -> None:
         server.wait()
         server.start()
         assert told(server, visitor, key, link) == before
+        assert [(one["event"], one["status"]) for one in hook.notices] == [("queue_frozen", "firing")], "told once"
 
 
 def actions(server: Server, key: str) -> list[str]:
@@ -92,11 +106,12 @@ def printed_keys(server: Server) -> list[str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.req("FLT-003", "ADM-034", "ADM-264", "ENG-010")
+@pytest.mark.req("OBS-151")
 @pytest.mark.req("CFG-201")
 @pytest.mark.req("FLT-009")
 def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
     """What it signed is good for its successor, which knows nothing of the line, as for another instance beside it."""
-    with Server(env={"ADMIN_KEY": None}, workers=1) as server, httpx.Client(timeout=20) as visitor:
+    with Server(env={"ADMIN_KEY": None, **ALERTS}, workers=1) as server, httpx.Client(timeout=20) as visitor:
         (first,) = printed_keys(server)
         server.admin_key = first
         assert journey(server) == JOURNEY
@@ -115,6 +130,12 @@ def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
 
         assert "room.create" in actions(server, first)
 
+        def firing() -> list[Any]:
+            found = httpx.get(f"{server.url}/api/admin/alerts", headers=admin, timeout=20).json()
+            return [one["event"] for one in found["firing"]]
+
+        wait_for(lambda: firing() == ["queue_frozen"])
+
         server.restart()
 
         _, second = printed_keys(server)
@@ -122,6 +143,7 @@ def test_memory_starts_from_empty_and_leaves_no_folder() -> None:
         assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).status_code == 401
         admin = {"Authorization": f"Bearer {second}"}
         wait_for(lambda: actions(server, second) == ["server.start"])
+        assert firing() == []
         assert httpx.get(f"{server.url}/api/admin/rooms", headers=admin, timeout=20).json()["rooms"] == []
         assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 404
         assert httpx.get(f"{server.url}/api/admin/me", headers=ann, timeout=20).status_code == 401

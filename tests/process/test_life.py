@@ -225,7 +225,7 @@ def test_it_stops_cleanly_when_asked_during_its_start(tmp_path: Path) -> None:
         server.__exit__(None, None, None)
 
 
-@pytest.mark.req("FLT-006")
+@pytest.mark.req("FLT-006", "OBS-185")
 def test_it_refuses_a_data_dir_that_a_running_server_uses(tmp_path: Path) -> None:
     with standin(tmp_path, STORE="embedded") as first:
         second = standin(tmp_path, STORE="embedded", DATA_DIR=first.env["DATA_DIR"])

@@ -100,6 +100,7 @@ async def test_it_takes_a_refused_connection_for_something_that_passes() -> None
 
 @pytest.mark.req("FLT-140", "CFG-192", "CFG-206")
 @pytest.mark.req("FLT-009", "FLT-119")
+@pytest.mark.req("OBS-185")
 def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happened(
     valkey_url: str, fresh_prefix: str, fresh_schema: str
 ) -> None:

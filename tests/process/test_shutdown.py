@@ -138,7 +138,7 @@ def test_it_stops_for_nobody_else(callers_of: Any) -> None:
         assert server.wait() == 0
 
 
-@pytest.mark.req("CFG-197", "CFG-198", "ADM-256")
+@pytest.mark.req("CFG-197", "CFG-198", "ADM-256", "OBS-185")
 def test_a_stop_whose_last_commit_fails_says_so(callers_of: Any) -> None:
     """The audit line cannot be written either, so it goes to the log."""
     with Server(env={"SHUTDOWN_DRAIN_MS": "4000"}, workers=1) as server:
