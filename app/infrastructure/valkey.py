@@ -233,12 +233,18 @@ class Valkey:
             self._trouble = trouble_of(error)
             return False
         finally:
-            await client.aclose()
+            await _end(client)
 
     def _run_later(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
+
+
+async def _end(client: Redis) -> None:
+    """Close a client. A close that takes too long is an error of redis-py's, and must not end whoever tries on."""
+    with contextlib.suppress(wrong.RedisError, OSError):
+        await client.aclose()
 
 
 def make_client(url: str, timeout_sec: float) -> Redis:
@@ -308,7 +314,7 @@ class Listener:
             else:
                 pause = _PROBE_FIRST_SEC
             finally:
-                await client.aclose()
+                await _end(client)
 
     async def _listen(self, client: Redis) -> None:
         async with client.pubsub() as channels:

@@ -8,6 +8,7 @@ Nothing is ever sent twice. Opening (TLS, credentials, database) is redis-py's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -188,4 +189,5 @@ class Link:
                 waiter.set_exception(end)
                 waiter.exception()  # a caller that was cancelled will not collect it
         if connection is not None:
-            await connection.disconnect(nowait=True)
+            with contextlib.suppress(wrong.RedisError, OSError):
+                await connection.disconnect(nowait=True)

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -103,6 +104,47 @@ async def test_it_answers_at_once_while_valkey_is_gone_and_comes_back(
     await asyncio.wait_for(told.wait(), 10)
     assert await valkey.execute("EXISTS", "a") in (0, 1)
     assert not valkey.is_down
+
+
+@pytest.mark.req("FLT-061", "FLT-062")
+async def test_an_outage_ends_although_a_connection_could_not_be_closed_in_time(
+    valkey_url: str, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is busy enough redis-py gives up closing a connection, as an error of the call that closes."""
+    closed = 0
+    close = adapter.Redis.aclose
+
+    async def slow(self: Any, *args: Any) -> None:
+        nonlocal closed
+        closed += 1
+        await close(self, *args)
+        raise wrong.TimeoutError("Timed out closing connection after 1.0")
+
+    monkeypatch.setattr(adapter.Redis, "aclose", slow)
+    valkey = await Valkey.connect(valkey_url, timeout_ms=1000)
+    heard: list[bytes] = []
+    async with valkey.listen({fresh_prefix + "ctl": heard.append}, on_resync=nothing):
+        valkey._start_outage(None)
+        await until(lambda: not valkey.is_down)
+        with Redis.from_url(valkey_url) as other:
+            other.client_kill_filter(_type="pubsub")
+        await until(lambda: closed >= 2)
+
+        async def is_heard() -> bool:
+            await valkey.execute("PUBLISH", fresh_prefix + "ctl", "x")
+            return bool(heard)
+
+        for _ in range(500):
+            if await is_heard():
+                break
+            await asyncio.sleep(0.02)
+    assert heard
+    assert not valkey.is_down
+    await valkey.close()
+
+
+async def nothing() -> None:
+    return
 
 
 @pytest.mark.req("FLT-056")
