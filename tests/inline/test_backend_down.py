@@ -39,6 +39,7 @@ def outage(the_origin: Origin) -> Iterator[Front]:
         yield front
 
 
+@pytest.mark.req("FLT-067", "FLT-068", "FLT-070", "FLT-071", "FLT-072", "FLT-073", "FLT-074")
 @pytest.mark.req(
     "INL-024",
     "INL-052",

@@ -50,6 +50,7 @@ async def test_reports_are_read_with_that_patience(postgres: Postgres, monkeypat
 
 
 @pytest.mark.req("CFG-184", "OBS-185")
+@pytest.mark.req("FLT-118")
 async def test_a_start_refuses_a_record_that_this_build_cannot_use(postgres: Postgres) -> None:
     """Marked for later builds, or with a history that cannot be read; nothing is written then."""
     url = postgres.dsn

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.hour_record import HOUR_MS, HourRecord
 from app.domain.layout import pack_header, unpack_header
@@ -13,6 +14,7 @@ from app.infrastructure.hour_store import HourStore, LiveHours, RoomHour
 from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.room_directory import RoomDirectory
+from app.infrastructure.valkey import Valkey
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Term, TermOver
 from app.services.rooms import RoomService
@@ -181,3 +183,26 @@ async def test_it_is_a_duty_of_the_leader(
     await lease.give()
     with pytest.raises(TermOver):
         await keeper.run(Term(lease))
+
+
+@pytest.mark.req("FLT-117", "FLT-118", "FLT-119")
+async def test_a_new_leader_goes_on_with_the_unfinished_hour_and_writes_none_that_it_cannot_read(
+    house: House, directory: RoomDirectory, store: HourStore
+) -> None:
+    """After a kill the counts are those of the live store: nothing but what came after its last moment is missing."""
+    await house.create("shop")
+    await directory.reload(SHOP)
+    await joins(house, 3)
+    live = LiveHours(house.prefix, LuaLoader(house.valkey))
+    await HourKeeper(rooms=directory, live=live, store=store).keep([SHOP])
+    await house.join("shop", "after the last look of the leader that was killed")
+
+    away = Valkey("unix:///nonexistent.sock", timeout_ms=200)
+    blind = HourKeeper(rooms=directory, live=LiveHours(house.prefix, LuaLoader(away)), store=store)
+    with pytest.raises(StorageUnavailable):
+        await blind.keep([SHOP])
+    assert [number for _, _, number in counted(await store.read(*EVER))] == [3], "what is there stays"
+    await HourKeeper(rooms=directory, live=live, store=store).keep([SHOP])
+
+    assert [number for _, _, number in counted(await store.read(*EVER))] == [4], "one row, which goes on"
+    await away.close()

@@ -160,7 +160,7 @@ async def test_rows_of_a_room_that_is_gone_stay_and_miss_nothing(
     assert [row["partial"] for row in found] == [False] * len(found)
 
 
-@pytest.mark.req("OBS-167", "OBS-169")
+@pytest.mark.req("OBS-167", "OBS-169", "FLT-119")
 async def test_time_in_which_nothing_ran_is_missing_and_told(house: House, directory: RoomDirectory) -> None:
     await house.create("shop", rate_per_minute=60)
     await directory.reload(SHOP)

@@ -384,6 +384,7 @@ def test_a_stop_is_told_before_anything_ends_and_the_other_counts_one_less_at_on
 
 
 @pytest.mark.req("INL-074", "INL-187", "INL-191", "INL-193", "INL-194", "INL-195", "INL-202", "ENG-279", "OBS-185")
+@pytest.mark.req("FLT-075", "FLT-076")
 def test_it_knows_its_inline_hosts_by_whichever_store_answers_first(two: Pair) -> None:
     """After the test before, of which this is the second half: the instance that was stopped boots without stores."""
     late = two.second
@@ -404,7 +405,7 @@ def test_it_knows_its_inline_hosts_by_whichever_store_answers_first(two: Pair) -
     assert (ask(late, "gated.test").status_code, ask(late, "gated.test", page=True).status_code) == (404, 404)
 
     late.postgres.mend()
-    wait_for(lambda: late.health()["inline"]["indexFrom"] == "postgres")
+    wait_for(lambda: late.health()["inline"]["indexFrom"] == "postgres", 60)  # it tries ever later, up to each 30 s
     assert said("inline host index built from Postgres") == 1
     assert late.health()["inline"]["hosts"] == ["gated.test"], "without the room that was deleted"
     call, page = ask(late, "gated.test"), ask(late, "gated.test", page=True)
