@@ -55,6 +55,7 @@ export function InlineSwitch({ form }) {
 export function Leaving({ form }) {
   const room = form.id === null ? null : roomOf(form.id).value;
   const { targetUrl, proxyOrigin } = form.results.value;
-  const host = room ? hostLeft(room, targetUrl.value, proxyOrigin.value) : "";
+  if (!room || targetUrl.error || proxyOrigin.error) return null;
+  const host = hostLeft(room, targetUrl.value, proxyOrigin.value);
   return isHere(host) && html`<p class="caution" role="alert">${alarm()}<span>${t("inline.left.here", { host })}</span></p>`;
 }

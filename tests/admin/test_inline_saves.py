@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.room_fields import FIELDS
 from tests.admin.callers import Caller, Callers, code, fresh_id
 from tests.harness import Server
 
@@ -30,7 +31,7 @@ def inline(owner: Caller) -> Iterator[str]:
     owner("DELETE", f"/api/admin/rooms/{room_id}")
 
 
-@pytest.mark.req("ADM-141")
+@pytest.mark.req("ADM-141", "ENG-028", "INL-016")
 def test_only_a_change_of_where_traffic_goes_is_an_owners(owner: Caller, night: Caller, inline: str) -> None:
     read = owner("GET", f"/api/admin/rooms/{inline}").json()["room"]
 
@@ -40,8 +41,18 @@ def test_only_a_change_of_where_traffic_goes_is_an_owners(owner: Caller, night: 
 
     assert save(targetUrl=read["targetUrl"], proxyOrigin=ORIGIN, name="Shop") == (200, ["name"])
     assert save(**{**read, "name": "Other"}) == (200, ["name"]), "a whole object, posted back"
-    for name, value in (("maxConcurrent", 5), ("onBackendDown", "open"), ("rules", []), ("state", "bypass")):
-        assert save(**{name: value})[0] == 200, name
+    others = {
+        "name": "Third", "state": "paused", "rate": 61, "maxConcurrent": 5, "passedTtlSec": 601, "sessionTtlSec": 1801,
+        "sessionMaxSec": 14_401, "presenceSec": 31, "queueMaxPerIp": 17, "preQueueMaxPerIp": 18, "sessionMaxPerIp": 3,
+        "returnOrigins": ["https://back.example"], "tagOrigins": ["https://tag.example"],
+        "rules": [{"action": "protect", "pattern": "/x*"}], "onBackendDown": "open", "protection": {"mode": "off"},
+        "autoActivate": {"enabled": True}, "autotune": {"enabled": False}, "opensAt": read["createdAt"] + 86_400_000,
+    }  # fmt: skip
+    built = {row.name for row in FIELDS if row.built} - {"id", "targetUrl", "proxyOrigin"}
+    assert others.keys() == built, "every other setting"
+    changed = save(**others)
+    assert changed[0] == 200, changed
+    assert set(changed[1]) == built
     assert save(proxyOrigin="http://203.0.113.8:3000") == (403, "inline_requires_owner")
     assert save(targetUrl="https://elsewhere.example/") == (403, "inline_requires_owner")
     assert save(proxyOrigin=None) == (403, "inline_requires_owner")

@@ -9,12 +9,14 @@ import pytest
 
 from app.core.ids import RoomId
 from app.domain.inline.failures import Failure
+from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine_counts import EngineCounts
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.origin_failures import OriginFailures
 from app.infrastructure.site_store import SiteShown
 from app.services import room_details, tally
-from app.services.inline_counts import InlineCounts
+from app.services.fleet_counts import FleetCounts
+from app.services.inline_counts import InlineCounts, Passed, inline_block
 from app.services.room_object import RoomView, room_object
 from app.services.tally import Tally
 from app.services.visitor_counts import VisitorCounts
@@ -109,3 +111,30 @@ async def test_it_adds_up_what_is_counted_once(process: Process, at: Any) -> Non
     assert (await store.recent(NOW))["shop"].classes == {"dns": 3}
     life = await process.valkey.execute("PTTL", f"{process.prefix}failed:{NOW // 30_000}")
     assert 300_000 < life <= 420_000
+
+
+@pytest.mark.req("INL-203")
+async def test_its_totals_never_go_down_when_a_worker_dies(process: Process) -> None:
+    """The one in its place goes on from what it had shown; a failed commit of the board loses nothing."""
+
+    def worker() -> tuple[InlineCounts, FleetCounts]:
+        counts = VisitorCounts()
+        return InlineCounts(counts.inline, None), FleetCounts(
+            counts, CounterBoard(process.valkey, process.prefix, "run", 0)
+        )
+
+    inline, fleet = worker()
+    for what in (Passed.GATED, Passed.GATED, Passed.BYPASSED, Passed.CLIENT_ABORTS):
+        inline.count("shop", what)
+    inline.failed("shop", Failure.CONNECT)
+    before = inline_block((await fleet.sums()).inline)
+    inline, fleet = worker()
+    after_death = inline_block((await fleet.sums()).inline)
+    inline.count("shop", Passed.GATED)
+    inline.failed("shop", Failure.CONNECT)
+    later = inline_block((await fleet.sums()).inline)
+
+    assert (before["gatedTotal"], before["originErrorsTotal"]) == (2, 1)
+    assert after_death == before
+    assert (later["gatedTotal"], later["originErrorsTotal"], later["clientAbortsTotal"]) == (3, 2, 1)
+    assert later["originErrors"]["shop"]["connect"] == 2

@@ -338,7 +338,7 @@ def test_it_answers_about_itself_with_both_stores_away(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
 
 
-@pytest.mark.req("INL-200", "INL-199", "INL-201", "INL-203")
+@pytest.mark.req("INL-200", "INL-199", "INL-201")
 def test_what_passed_the_gate_is_summed_over_both(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
     two.first.make_room("gated", targetUrl="https://gated.test/", proxyOrigin=PUBLIC_ORIGIN, ratePerMinute=0)
