@@ -119,8 +119,12 @@ async def test_it_says_that_cookies_are_needed_instead_of_turning_in_circles(sho
         await expect(page.locator("#sub")).to_contain_text("Allow cookies for this site, then load the page again.")
         assert asked.count("http://www.mall.test/shelf") == 1, "it was not loaded again by itself"
         assert not [each for each in asked if "token" in each]
-        await page.reload()
+        await page.add_init_script("Object.defineProperty(navigator, 'cookieEnabled', { get: () => false })")
+        await page.reload()  # as a browser that says so itself: it is not even asked for a place
         await expect(label).to_have_text("This site needs cookies", timeout=30_000)
+        joins = [each for each in asked if each.endswith("/api/join")]
+        assert len(joins) == 1
+        assert not [each for each in asked if "token" in each]
         await context.close()
     assert shop.admin("GET", "rooms/mall")[1]["room"]["waiting"] == 0
 
