@@ -124,9 +124,7 @@ class Identifier:
                 claims, token, presented = verdict, text, _VALID
             elif verdict[:4] != claims[:4] and all(verdict[:4] != other[0][:4] for other in others):
                 others.append((verdict, text))
-        proof = _proof(room, visitor, presented, claims)
-        if not others and len(visitor.sessions) <= 1:
-            proof = proof._replace(may_bind=True)
+        proof = _proof(room, visitor, presented, claims, may_bind=not others and len(visitor.sessions) <= 1)
         identity = Identity(proof, claims, token, others)
         if claims is not None and not refused and not others:
             visitor.known = room, self._tokens.good_until(claims), identity
@@ -175,7 +173,9 @@ def _with_session(visitor: Visitor, value: str) -> Visitor:
     return Visitor(visitor.client, visitor.agent, visitor.tokens, (value,), visitor.doors)
 
 
-def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None) -> Proof:
+def _proof(
+    room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Claims | None, *, may_bind: bool = False
+) -> Proof:
     """Digests of what was presented."""
     digests, client, sessions, doors = room.digests, visitor.client, visitor.sessions, visitor.doors
     strict, loose = fingerprints(digests, client, visitor.agent)
@@ -191,5 +191,6 @@ def _proof(room: VisitorRoom, visitor: Visitor, presented: Presented, claims: Cl
         loose,
         b"".join(map(digests.door, doors[:MAX_DOORS])) if doors else b"",
         handle,
-        is_loose_proof=client.declared,
+        client.declared,
+        may_bind,
     )
