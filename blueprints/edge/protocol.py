@@ -249,6 +249,11 @@ class EdgeProtocol(Deadlines):
         if self._phase is Phase.FORWARD and not self.transport.is_closing():
             self._go_on(is_kept)
 
+    def write_out(self, answer: bytes) -> None:
+        """Write unless the connection is gone."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(answer)
+
     def _go_on(self, is_kept: bool) -> None:
         """After an answer of the fast path: the next request, or the end."""
         if not is_kept:

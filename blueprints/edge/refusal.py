@@ -31,7 +31,5 @@ def write_refusal(
     )
     if edge.meters is not None:
         edge.meters.of(OTHER).note(reply.status, mono())
-    if not protocol.transport.is_closing():
-        is_bare = head is not None and head.method == "HEAD"
-        answer = render(reply, request_id=request_id, keep_alive=False, head_only=is_bare, budget=None)
-        protocol.transport.write(answer)
+    is_bare = head is not None and head.method == "HEAD"
+    protocol.write_out(render(reply, request_id=request_id, keep_alive=False, head_only=is_bare, budget=None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from app.domain.inline.answers import AnswerReader
+from app.domain.inline.answers import AnswerHead, AnswerReader
 from app.domain.inline.failures import Failure, OriginFailed
 from app.domain.inline.forwarding import NOTHING_ADDED, Added
 from app.services.inline_counts import Passed
@@ -163,6 +163,11 @@ class FastExchange(Exchange):
         if self.is_over:
             self._end()
 
+    def on_head(self, head: AnswerHead) -> None:
+        """As of Sink."""
+        super().on_head(head)
+        self._data = b""  # it is not sent again, and an answer may take hours
+
     # Ends
 
     def _end(self) -> None:
@@ -199,9 +204,7 @@ class FastExchange(Exchange):
         is_kept = self.is_kept and not protocol.is_stopping
         request_id = protocol.edge.ids.next()
         is_bare = self.asked.method == "HEAD"
-        answer = render(reply, request_id=request_id, keep_alive=is_kept, head_only=is_bare, budget=None)
-        if not protocol.transport.is_closing():
-            protocol.transport.write(answer)
+        protocol.write_out(render(reply, request_id=request_id, keep_alive=is_kept, head_only=is_bare, budget=None))
         protocol.fast_ended(is_kept=is_kept)
 
     def _refuse(self, error: BaseException) -> None:
