@@ -102,13 +102,7 @@ def configure_for(runtime: Runtime) -> None:
         form=settings.log_format,
         instance=runtime.instance_id,
         secrets=[
-            settings.secret,
-            settings.secret_previous,
-            settings.admin_key,
-            settings.public_api_key,
-            settings.alert_webhook_url,
-            settings.smtp_url,
-            *settings.edge_secret,
+            *settings.secrets(),
             *(Secret(url) for url in (runtime.valkey_url, runtime.database_url) if not runtime.is_private),
         ],
     )

@@ -304,6 +304,11 @@ class Settings:
         """True with QM_ENV=production (or its alias)."""
         return self.env == "production"
 
+    def secrets(self) -> list[Secret]:
+        """Every secret that is set, for whoever has to keep them out of what is written (CFG-008)."""
+        values = [getattr(self, attribute) for attribute, known in ROWS.items() if known.secret]
+        return [one for value in values for one in (value if isinstance(value, tuple) else (value,)) if one]
+
     def shown(self) -> dict[str, Any]:
         """Value in use of every variable; of a secret only ``set`` or ``unset`` (CFG-009)."""
         return {known.name: _shown(known, getattr(self, attribute)) for attribute, known in ROWS.items()}

@@ -289,11 +289,9 @@ async def _check_shared(valkey_url: str, database_url: str, settings: Settings) 
 
 
 def _log_for_main(settings: Settings) -> None:
-    known: list[Any] = [
-        settings.secret, settings.secret_previous, settings.admin_key, settings.public_api_key,
-        settings.valkey_url, settings.database_url, settings.smtp_url, settings.alert_webhook_url,
-        *settings.edge_secret,
-    ]  # fmt: skip
     logging_setup.configure(
-        level=settings.log_level, form=settings.log_format, instance=settings.instance_id, secrets=known
+        level=settings.log_level,
+        form=settings.log_format,
+        instance=settings.instance_id,
+        secrets=settings.secrets(),
     )

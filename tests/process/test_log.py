@@ -11,7 +11,10 @@ import pytest
 import structlog
 
 from app.core import log as logging_setup
+from app.core.runtime import Runtime
 from app.core.secret import Secret
+from app.core.settings_rules import load
+from app.process.start import _log_for_main
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +146,40 @@ def test_a_trace_stays_with_its_event() -> None:
     assert all(line.startswith("    | ") for line in trace)
     (line,) = entries[1].splitlines()
     assert json.loads(line)["exception"].endswith("ValueError: two\nlines")
+
+
+SECRETS = {
+    "SECRET": "s" * 40, "SECRET_PREVIOUS": "t" * 40, "ADMIN_KEY": "a" * 20, "PUBLIC_API_KEY": "p" * 20,
+    "EDGE_SECRET": f"{'e' * 20},{'f' * 20}", "VALKEY_URL": "valkeys://u:vvvvvv@10.0.0.1/0", "STORE": "valkey",
+    "DATABASE_URL": "postgresql://u:dddddd@10.0.0.2/qm", "SMTP_URL": "smtps://u:mmmmmm@mail.test",
+    "ALERT_WEBHOOK_URL": "https://hooks.test/services/T0-wwwwww",
+}  # fmt: skip
+
+
+@pytest.mark.req("CFG-008")
+@pytest.mark.parametrize("where", ["main", "others"])
+def test_it_writes_no_secret_whoever_hands_it_over(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a field, in a sentence, in a trace of any library, in the main process and in those it starts."""
+    settings = load(SECRETS).settings
+    known = [one.reveal() for one in settings.secrets()]
+    assert sorted(known) == sorted(",".join(text for name, text in SECRETS.items() if name != "STORE").split(","))
+    if where == "main":
+        _log_for_main(settings)
+    else:
+        urls = ("rediss://u:vvvvvv@10.0.0.1/0", "postgresql://u:dddddd@10.0.0.2/qm?sslmode=verify-full")
+        logging_setup.configure_for(Runtime(settings, *urls, "i:test", "", 0, 1, is_private=False))  # type: ignore[arg-type]
+        known += urls
+
+    for value in known:
+        structlog.get_logger().warning("odd", field=value, text=f"with {value} in it", more=[value, {value: value}])
+        try:
+            raise ValueError(f"no answer from {value}")
+        except ValueError:
+            logging.getLogger("library").exception("failed %s", value)
+
+    written = capsys.readouterr().err
+    assert written.count("[redacted]") > 5 * len(known)
+    for value in known:
+        assert value not in written
+    for part in ("vvvvvv", "dddddd", "mmmmmm", "wwwwww", "s" * 40):
+        assert part not in written

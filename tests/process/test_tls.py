@@ -45,14 +45,14 @@ async def test_it_believes_a_valkey_that_the_given_authority_vouches_for(
     with valkey_over_tls(valkey_url, here) as port:
         for scheme in ("rediss", "valkeys"):
             url, _ = urls(f"{scheme}://127.0.0.1:{port}", "postgres://a/b", valkey_ca_file=folder / "ours.pem")
-            assert await check_valkey(url, 5) is None
+            assert await check_valkey(url, 30) is None
         valkey = Valkey(url)
         assert await valkey.execute("SET", fresh_prefix + "a", "1") == b"OK"
         await valkey.close()
         for file in (None, folder / "other.pem"):
             url, _ = urls(f"valkeys://127.0.0.1:{port}", "postgres://a/b", valkey_ca_file=file)
             with pytest.raises(StoreRefused, match="certificate of Valkey does not verify"):
-                await check_valkey(url, 5)
+                await check_valkey(url, 30)
 
 
 @pytest.mark.req("CFG-037")
