@@ -186,7 +186,6 @@ def test_it_sends_no_cors_headers_anywhere_else(visitor: httpx.Client, room: str
         assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-@pytest.mark.req("VIS-001")
 def test_it_serves_every_route_of_a_visitor(visitor: httpx.Client, room: str) -> None:
     body = {"roomId": room}
     files = re.findall(r'"(/assets/waiting-[\w-]{22}\.(?:css|js))"', visitor.get(f"/w/{room}").text)
