@@ -1,4 +1,4 @@
-"""How long it takes until all rooms answer again after Valkey lost everything, and what it costs others meanwhile."""
+"""How long it takes until all rooms answer again after Valkey lost them, and what it costs others meanwhile."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from redis import Redis
 
 from app.core.clock import mono, wall_ms
 from app.domain.facts import encode_element
@@ -37,17 +38,19 @@ def rows(room: str, count: int) -> Iterator[tuple[Any, ...]]:
         yield (room, 1, ticket + 1, *outbox_to_row(encode_element(now, fact)))
 
 
-async def fill(fleet: Fleet, rooms: dict[str, int]) -> None:
-    """Rooms, and their lines in the journal alone."""
-    for room in rooms:
-        await fleet.do(lambda room=room: fleet.room(room, ratePerMinute=0))  # type: ignore[misc]
+async def lose(fleet: Fleet, rooms: dict[str, int]) -> None:
+    """Put lines into the journal of these rooms, all in one moment, and take the rooms out of Valkey in the next."""
     link = await asyncpg.connect(fleet.stores.database_url)
     try:
-        for room, count in rooms.items():
-            await link.copy_records_to_table("events", records=rows(room, count), columns=COLUMNS)
-            await link.execute("UPDATE room_heads SET seq = $2 WHERE room = $1", room, count + 1)
+        async with link.transaction():
+            for room, count in rooms.items():
+                await link.copy_records_to_table("events", records=rows(room, count), columns=COLUMNS)
+                await link.execute("UPDATE room_heads SET seq = $2 WHERE room = $1", room, count + 1)
     finally:
         await link.close()
+    with Redis(port=fleet.primary.port) as client:
+        names = [name for name in client.scan_iter(match="qm:{*", count=1000) if b"{beside}" not in name]
+        client.unlink(*names)
 
 
 async def waiting(client: httpx.AsyncClient) -> dict[str, int | None]:
@@ -75,6 +78,7 @@ async def ask_for(client: httpx.AsyncClient, seconds: float) -> list[float]:
 
 
 def p99_of(took: list[float]) -> float:
+    assert len(took) >= 20, "the other room did not answer"
     return statistics.quantiles(took, n=100)[98]
 
 
@@ -85,24 +89,22 @@ async def ask_beside(client: httpx.AsyncClient, over: asyncio.Event) -> list[flo
         began = mono()
         answer = await client.get("/api/status", params={"room": "beside"})
         took.append(mono() - began)
-        assert answer.status_code in (200, 503)
-        if answer.status_code == 503:
-            took.pop()  # it was lost as well, and is one of the first to be rebuilt
+        assert answer.status_code == 200
         await asyncio.sleep(0.02)
     return took
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.req("FLT-145", "FLT-093", "FLT-088", "FLT-085")
+@pytest.mark.req("FLT-145", "FLT-093")
 @pytest.mark.parametrize(
     "sizes", [{"huge": 1_000_000}, {f"room{n}": 10_000 for n in range(200)}], ids=["one_of_a_million", "two_hundred"]
 )
 async def test_every_room_answers_again_within_five_minutes(sizes: dict[str, int]) -> None:
     """Measured from the moment at which both stores answer; another room of the instance is served meanwhile."""
-    with Fleet(1, RESYNC_MS="1000") as fleet:
-        fleet.room("beside", ratePerMinute=0)
-        await fill(fleet, sizes)
+    with Fleet(1, RESYNC_MS="5000") as fleet:
+        for room in ("beside", *sizes):
+            await fleet.do(lambda room=room: fleet.room(room, ratePerMinute=0))  # type: ignore[misc]
         url, key = fleet.instances[0].url, {"Authorization": f"Bearer {fleet.admin_key}"}
         async with (
             httpx.AsyncClient(base_url=url, headers=key, timeout=60) as operator,
@@ -111,7 +113,7 @@ async def test_every_room_answers_again_within_five_minutes(sizes: dict[str, int
             assert (await visitor.post("/api/join", json={"roomId": "beside"})).status_code == 200
             quiet = await ask_for(visitor, 10)
             over = asyncio.Event()
-            await fleet.do(lambda: fleet.primary.ask("FLUSHALL"))
+            await lose(fleet, sizes)
             beside = asyncio.ensure_future(ask_beside(visitor, over))
             seconds = await recovered(operator, {"beside": 1, **sizes})
             over.set()
