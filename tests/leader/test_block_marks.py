@@ -34,7 +34,7 @@ class Refusals:
 
     async def refuse(self, room: str, number: int) -> None:
         for _ in range(number):
-            self.counts.protection(room, ["blocked"], ["declared_automation"], is_scored=True)
+            self.counts.protection(room, ("blocked",), ("declared_automation",), is_scored=True)
         await self.tally.hand_over()
 
 

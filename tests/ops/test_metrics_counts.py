@@ -44,7 +44,7 @@ def test_every_cause_of_a_refused_token_is_a_reason() -> None:
 )
 def test_a_newcomer_is_counted_under_one_decision(outcomes: list[Outcome], decision: str) -> None:
     counts = VisitorCounts()
-    counts.protection("shop", outcomes, [], is_scored=True)
+    counts.protection("shop", tuple(outcomes), (), is_scored=True)
 
     found = counts.book.everything()
 

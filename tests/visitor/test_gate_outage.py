@@ -16,7 +16,6 @@ from app.domain.inline.hosts import InlineHost
 from app.domain.room import Room
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
-from app.services import inline_counts
 from app.services.inline_counts import InlineCounts
 from app.services.inline_gate import Closed, Decision, Forward, InlineGate, Queued
 from blueprints.visitor.request_reading import visitor_in
@@ -47,6 +46,8 @@ class Gate:
     gate: InlineGate
     book: MetricBook
     totals: Counter[str]
+    now: float = 1000.0
+    """Clock of what may be told, s."""
 
     async def make(self, room: str, on_backend_down: str, **fields: Any) -> None:
         origin = "http://203.0.113.7"
@@ -68,20 +69,21 @@ class Gate:
 @pytest.fixture
 async def gate(house: House, limiter: RateLimiter) -> AsyncIterator[Gate]:
     site, book, totals = Site(house, limiter), MetricBook.alone(), Counter[str]()
+    table = RateLimiter.create("qm-lines-tests", workers=1, max_keys=64)
+    lines = RateLimiter.attach(table.name, 0, now=lambda: gate.now)
     made = InlineGate(
         directory=Directory(site), rooms=site.visitor.rooms, check=site.visitor.check,
-        counts=InlineCounts(totals, book), undeclared=site.visitor.undeclared, limiter=limiter,
+        counts=InlineCounts(totals, book, lines.may_say), undeclared=site.visitor.undeclared, limiter=limiter,
     )  # fmt: skip
-    yield Gate(site, Browser(site), made, book, totals)
+    gate = Gate(site, Browser(site), made, book, totals)
+    yield gate
     await site.stop()
+    lines.close()
+    table.close()
 
 
 @pytest.mark.req("FLT-069", "FLT-067", "FLT-068", "FLT-072", "INL-189", "INL-197")
-async def test_a_fenced_room_is_closed_or_open_like_one_whose_store_is_away(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(inline_counts, "mono", lambda: now)
+async def test_a_fenced_room_is_closed_or_open_like_one_whose_store_is_away(gate: Gate) -> None:
     for room, value in (("strict", "closed"), ("loose", "open")):
         await gate.make(room, value, rate_per_minute=0)
         assert isinstance(await gate.ask(room), Queued)
@@ -95,7 +97,7 @@ async def test_a_fenced_room_is_closed_or_open_like_one_whose_store_is_away(
             assert (closed.room_id, closed.error.status, closed.error.code) == ("strict", 503, "storage_unavailable")
             assert closed.error.headers["Retry-After"] == "5"
             assert opened == Forward("loose")
-        now += 60
+        gate.now += 61
         await gate.ask("strict")
 
     told = [(one["room"], one["kind"], one["count"]) for one in logs if one["event"] == "inline_backend_down"]

@@ -155,6 +155,7 @@ def test_it_moves_to_the_waiting_page_and_never_shows_the_content(stage: Stage) 
 
     assert stage.until_at(QUEUE) == QUEUED["location"]
     stage.answers = [PASS]
+    page.wait_for_load_state()  # a browser that is still on its way has no history to go back in
     page.go_back(wait_until="commit")
     assert page.url == f"{SHOP}/first", "the page that was not shown is no step back"
 
