@@ -1,7 +1,8 @@
-"""Closed-loop HTTP/1.1 load over a fixed number of keep-alive connections: prebuilt requests out, latencies back.
+"""HTTP/1.1 load over a fixed number of keep-alive connections: prebuilt requests out, latencies back.
 
-It does as little as an asyncio client can, so that the figures speak of the server: one write and one parsed
-head per request, no objects per answer but its latency.
+Either each connection sends its next request as soon as the last one is answered, or all together keep a pace. It does
+as little as an asyncio client can, so that the figures speak of the server: one write and one parsed head per request,
+no objects per answer but its latency.
 """
 
 from __future__ import annotations
@@ -29,10 +30,19 @@ class Result:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection that sends its next request as soon as the last one is answered."""
+    """One connection. ``due``: of its first request; the others follow ``every`` seconds apart, 0 = at once."""
 
-    def __init__(self, requests: Iterator[bytes], deadline: float, result: Result, done: asyncio.Future[None]) -> None:
+    def __init__(
+        self,
+        requests: Iterator[bytes],
+        deadline: float,
+        result: Result,
+        done: asyncio.Future[None],
+        due: float,
+        every: float,
+    ) -> None:
         self.requests, self.deadline, self.result, self.done = requests, deadline, result, done
+        self.due, self.every = due, every
         self.buffer = b""
         self.left = -1
         """Bytes of the body that are still to come; -1 = the head is."""
@@ -41,11 +51,18 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self._send()
+        self._send_when_due()
 
-    def _send(self) -> None:
+    def _send_when_due(self) -> None:
+        wait = self.due - time.perf_counter()
+        if wait > 0:
+            asyncio.get_running_loop().call_later(wait, self._send)
+        else:
+            self._send(since=self.due if self.every else 0.0)  # who asks late has waited since he meant to
+
+    def _send(self, since: float = 0.0) -> None:
         request = next(self.requests, None)
-        self.sent = time.perf_counter()
+        self.sent = since or time.perf_counter()
         if request is None or self.sent > self.deadline:
             self.transport.close()
             if not self.done.done():
@@ -77,24 +94,31 @@ class _Connection(asyncio.Protocol):
         self.result.latencies.append(time.perf_counter() - self.sent)
         self.result.statuses[self.status] += 1
         self.result.bodies[self.status] = body
-        self._send()
+        self.due += self.every
+        self._send_when_due()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.done.done():
             self.done.set_exception(exc or ConnectionError("the server closed a connection in use"))
 
 
-async def drive(host: str, port: int, streams: Sequence[Iterator[bytes]], seconds: float) -> Result:
-    """Run one connection per item of ``streams`` for ``seconds`` (or until its requests end)."""
+async def drive(
+    host: str, port: int, streams: Sequence[Iterator[bytes]], seconds: float, *, per_sec: float | None = None
+) -> Result:
+    """Run one connection per item of ``streams`` for ``seconds`` (or until its requests end).
+
+    ``per_sec``: requests of all of them together; None = as many as are answered.
+    """
     loop = asyncio.get_running_loop()
     result = Result()
     start = time.perf_counter()
     waits = []
-    for requests in streams:
+    every = len(streams) / per_sec if per_sec else 0.0
+    for number, requests in enumerate(streams):
         done: asyncio.Future[None] = loop.create_future()
-        await loop.create_connection(
-            lambda requests=requests, done=done: _Connection(requests, start + seconds, result, done), host, port
-        )
+        due = start + number / per_sec if per_sec else 0.0
+        made = _Connection(requests, start + seconds, result, done, due, every)
+        await loop.create_connection(lambda made=made: made, host, port)  # type: ignore[misc]
         waits.append(done)
     await asyncio.gather(*waits)
     result.seconds = time.perf_counter() - start

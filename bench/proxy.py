@@ -22,7 +22,7 @@ import httpx
 import psutil
 import uvloop
 
-from bench import nginx, shapes
+from bench import nginx, pace, shapes
 from bench.client import Result, drive
 from bench.lab import REST_CORE, SERVER_CORE, Lab, laboratory, until
 from bench.line import Operator
@@ -32,6 +32,8 @@ HOST: Final = "front.test"
 ROOM: Final = "front"
 VISITORS: Final = 100
 IDLE: Final = 1000
+FORMS: Final = {"200": 200, "64k": 65_536, "1m": 1_048_576}
+"""Bytes of a form by name. One longer than 64 KiB takes the general path."""
 RESULTS: Final = Path(__file__).parent / "results"
 
 
@@ -44,6 +46,7 @@ class Row:
     us: list[float] = field(default_factory=list)
     p50_ms: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    per_sec: list[float] = field(default_factory=list)
 
     def medians(self) -> dict[str, Any]:
         """The row as it is reported."""
@@ -68,10 +71,10 @@ def get(path: str, host: str, cookie: str = "") -> bytes:
     return (f"GET {path} HTTP/1.1\r\n{headers}{cookie}\r\n").encode()
 
 
-def post(path: str, host: str, cookie: str = "") -> bytes:
-    """A form of 200 bytes."""
+def post(path: str, host: str, size: int, cookie: str = "") -> bytes:
+    """A form of ``size`` bytes."""
     headers = shapes.BROWSER_HEADERS.replace("127.0.0.1:{port}", host)
-    form = "a" * 200
+    form = "a" * size
     kind = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n"
     return (f"POST {path} HTTP/1.1\r\n{headers}{cookie}{kind}\r\n{form}").encode()
 
@@ -119,11 +122,22 @@ def ways(lab: Lab, plain: psutil.Process, port: int, cookies: list[str]) -> list
             Way("asset", f"GET {size}", web, lab.port, [get(f"/{size}.css", HOST)]),
             Way("page", f"GET {size}", web, lab.port, [get(f"/{size}.html", HOST, line) for line in cookies]),
         ]
-    found += [
-        Way("nginx", "POST 200", plain, port, [post("/post", HOST)]),
-        Way("page", "POST 200", web, lab.port, [post("/post", HOST, line) for line in cookies]),
-    ]
+    for name, size in FORMS.items():
+        found += [
+            Way("nginx", f"POST {name}", plain, port, [post("/post", HOST, size)]),
+            Way("page", f"POST {name}", web, lab.port, [post("/post", HOST, size, line) for line in cookies]),
+        ]
     return found
+
+
+def paced(lab: Lab, origin: int, port: int, cookies: list[str]) -> list[pace.Paced]:
+    """The ways to a small file whose times are compared."""
+    return [
+        pace.Paced("origin", origin, [get("/130.html", HOST)]),
+        pace.Paced("nginx", port, [get("/130.html", HOST)]),
+        pace.Paced("asset", lab.port, [get("/130.css", HOST)]),
+        pace.Paced("page", lab.port, [get("/130.html", HOST, line) for line in cookies]),
+    ]
 
 
 async def measure(way: Way, connections: int, seconds: float, row: Row) -> None:
@@ -138,6 +152,7 @@ async def measure(way: Way, connections: int, seconds: float, row: Row) -> None:
     row.us.append(spent * 1e6 / len(result.latencies))
     row.p50_ms.append(result.quantile_ms(0.5))
     row.p99_ms.append(result.quantile_ms(0.99))
+    row.per_sec.append(len(result.latencies) / result.seconds)
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -174,7 +189,9 @@ async def run(lab: Lab, args: argparse.Namespace, ports: tuple[int, int], plain:
             row = rows.setdefault((way.name, way.request), Row(way.name, way.request))
             await measure(way, args.connections, args.seconds, row)
         print(f"round {number + 1} of {args.rounds} done", flush=True)
-    return {"idle_bytes": round(idle), "rows": [row.medians() for row in rows.values()]}
+    busy = statistics.median(rows["page", "GET 130"].per_sec)
+    added = await pace.measure(lab, paced(lab, origin, port, cookies), busy, args.rounds)
+    return {"idle_bytes": round(idle), "rows": [row.medians() for row in rows.values()], "added": added}
 
 
 def table(report: dict[str, Any]) -> str:
@@ -212,6 +229,7 @@ def main() -> int:
         plain.cpu_affinity([SERVER_CORE])
         report = uvloop.run(run(lab, args, ports, plain))
     print(table(report), flush=True)
+    print("\n" + pace.table(report["added"]), flush=True)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / time.strftime("proxy-%Y%m%d-%H%M%S.json")).write_text(json.dumps(report, indent=1) + "\n")
     return 0

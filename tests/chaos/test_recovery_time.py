@@ -21,9 +21,6 @@ from app.infrastructure.journal import outbox_to_row
 from tests.chaos.fleet import Fleet
 
 RTO_SEC = 300.0
-P99_SEC = 0.25
-"""Of a status of another room while a room of a million is rebuilt (FLT-093); a machine that is slower by itself gets
-three times what it takes without a rebuild."""
 COLUMNS = ["room", "gen", "seq", "type", "lv", "at", "ip", "body"]
 
 
@@ -96,7 +93,7 @@ async def ask_beside(client: httpx.AsyncClient, over: asyncio.Event) -> list[flo
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.req("FLT-145", "FLT-093")
+@pytest.mark.req("FLT-145")
 @pytest.mark.parametrize(
     "sizes", [{"huge": 1_000_000}, {f"room{n}": 10_000 for n in range(200)}], ids=["one_of_a_million", "two_hundred"]
 )
@@ -121,6 +118,5 @@ async def test_every_room_answers_again_within_five_minutes(sizes: dict[str, int
             found = await visitor.get("/api/status", params={"room": "beside"})
 
         assert (found.json()["state"], found.json()["position"]) == ("waiting", 1)
-        p99, before = p99_of(took), p99_of(quiet)
+        p99, before = p99_of(took), p99_of(quiet)  # FLT-093 is a figure: bench/neighbours.py measures it
         print(f"rooms={len(sizes)} seconds={seconds:.1f} p99={p99:.3f} s, before {before:.3f} s, asked={len(took)}")
-        assert p99 <= max(P99_SEC, 3 * before)
