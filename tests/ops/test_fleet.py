@@ -173,13 +173,7 @@ def test_pages_of_two_builds_find_their_files_at_either_while_one_takes_the_plac
                 assert f" version={VERSION}" in late.line
                 wait_for(lambda: httpx.get(late.url + "/healthz").status_code == 200)
                 rotation.append(late.url)
-                wait_for(
-                    lambda: (
-                        loading.done()
-                        or (len(loads.files) >= 4 and all(len(seen) == 3 for seen in [*loads.files.values()]))
-                    ),
-                    60,
-                )
+                wait_for(lambda: loading.done() or are_all_everywhere(loads), 60)
                 late.kill(signal.SIGTERM)
                 wait_for(lambda: httpx_status(late.url) != 200)
                 rotation.remove(late.url)
@@ -192,12 +186,20 @@ def test_pages_of_two_builds_find_their_files_at_either_while_one_takes_the_plac
 
     assert loads.strange == []
     assert set(loads.statuses) == {200}
-    styles = [path for path in loads.files if path.endswith(".css")]
-    assert len(styles) == 2, "of both builds"
+    assert len(styles_of(loads)) == 2, "of both builds"
     first, second = (one.server.url for one in two.both())
     assert all({first, second} & seen for seen in loads.files.values()), (
         "either build's files at the old build's instances"
     )
+
+
+def styles_of(loads: PageLoads) -> list[str]:
+    return [path for path in [*loads.files] if path.endswith(".css")]
+
+
+def are_all_everywhere(loads: PageLoads) -> bool:
+    """Whether pages of both builds were loaded, and each file of theirs from each of three instances."""
+    return len(styles_of(loads)) == 2 and all(len(seen) == 3 for seen in [*loads.files.values()])
 
 
 def httpx_status(url: str) -> int:
