@@ -73,16 +73,12 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
 }
 
 /** What the server answered to the act of a dialog; two lines are kept for it. */
-const Refusal = ({ text }) => html`<p class="refusal" role="alert">${text && html`${alarm()}<span>${text}</span>`}</p>`;
+export const Refusal = ({ text }) => html`<p class="refusal" role="alert">${text && html`${alarm()}<span>${text}</span>`}</p>`;
 
-/**
- * A question: the harmless button first and focused, the act under a verb. `run` does it and rejects with a refusal;
- * `typed` is a text that must be typed before the act can be pressed; `bad` where people or settings are dropped.
- */
-export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = false, typed = null, after = () => {} }) {
+/** The act of a dialog: pressed once at a time, then the dialog closes; a refusal stays in it. `run` rejects with one. */
+export function useAct(run, after) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
-  const [text, setText] = useState("");
   const start = async (close) => {
     if (busy) return;
     setBusy(true);
@@ -96,6 +92,16 @@ export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = fa
       setBusy(false);
     }
   };
+  return { busy, problem, start };
+}
+
+/**
+ * A question: the harmless button first and focused, the act under a verb. `run` does it and rejects with a refusal;
+ * `typed` is a text that must be typed before the act can be pressed; `bad` where people or settings are dropped.
+ */
+export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = false, typed = null, after = () => {} }) {
+  const { busy, problem, start } = useAct(run, after);
+  const [text, setText] = useState("");
   return html`
     <${Panel} panelId=${panelId} kind="box" title=${title} roomId=${busy ? undefined : roomId}>
       ${(close) => html`

@@ -1,41 +1,25 @@
 /** The dialog that gives an operator another name (CON-202). The trail keeps the names that were written at the time. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { ask } from "./api.js";
-import { words } from "./toasts.js";
-import { alarm } from "./icons.js";
 import { onePressPerKey } from "./keyboard.js";
-import { Panel } from "./dialogs.js";
+import { Panel, Refusal, useAct } from "./dialogs.js";
 
 export function Rename({ panelId, person, after }) {
   const field = useRef(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState("");
+  const run = () => ask("POST", `/operators/${person.id}`, { name: field.current.value });
+  const { busy, problem, start } = useAct(run, after);
   const title = t("access.rename.title", { name: person.name });
   useEffect(() => field.current.select(), []);
-  const save = async (event, close) => {
-    event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    setProblem("");
-    try {
-      await ask("POST", `/operators/${person.id}`, { name: field.current.value });
-      close();
-      after();
-    } catch (refusal) {
-      setProblem(words(refusal));
-      setBusy(false);
-    }
-  };
   return html`
     <${Panel} panelId=${panelId} kind="box" title=${title}>
       ${(close) => html`
-        <form onSubmit=${(event) => save(event, close)}>
+        <form onSubmit=${(event) => (event.preventDefault(), start(close))}>
           <h2>${title}</h2>
           <p class="box-body">${t("access.rename.body")}</p>
           <label class="box-typed box-named">${t("access.name")}<input ref=${field} type="text" required maxlength="80" autocomplete="off" defaultValue=${person.name} /></label>
-          <p class="refusal" role="alert">${problem && html`${alarm()}<span>${problem}</span>`}</p>
+          <${Refusal} text=${problem} />
           <div class="box-foot">
             <button type="button" class="button" onClick=${close}>${t("cancel")}</button>
             <button type="submit" class="fill" aria-busy=${busy} onKeyDown=${onePressPerKey}>${t("form.save")}</button>

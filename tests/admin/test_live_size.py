@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,30 +14,9 @@ from app.core.ids import RoomId
 from app.services.live import Stream
 from app.services.room_object import RoomView
 from tests.admin.test_live import Desk, desk  # noqa: F401 (desk is a fixture)
+from tests.admin.turns import visitors_beside
 
 ROOMS, STREAMS = 1000, 50
-
-
-@asynccontextmanager
-async def visitors_beside() -> AsyncIterator[list[float]]:
-    """Processor time between two turns of a visitor's requests, without the collector of all other tests' objects."""
-    gaps = [0.0]
-
-    async def visitor() -> None:
-        before = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            gaps.append(time.thread_time() - before)
-            before = time.thread_time()
-
-    gc.collect()
-    gc.disable()
-    beside = asyncio.ensure_future(visitor())
-    try:
-        yield gaps
-    finally:
-        gc.enable()
-        beside.cancel()
 
 
 async def frame_of_all(desk: Desk, streams: list[Stream]) -> Any:  # noqa: F811

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import math
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -26,6 +24,7 @@ from app.services.metrics import BUDGETS, MetricsPage
 from app.services.room_object import RoomView
 from app.services.standing import Standing
 from app.services.undeclared import UndeclaredPeers
+from tests.admin.turns import visitors_beside
 from tests.ops.scrape import Scrape
 
 NOW = 1_800_000_000_000
@@ -175,26 +174,10 @@ async def test_500_rooms_cost_less_than_a_second_and_let_others_have_their_turn(
         for metric in (metrics.JOINS, metrics.PASSES, metrics.ADMISSIONS, metrics.REFUSED_ORIGINS):
             page.book.add(metric, one.room.id)
         page.book.add(metrics.REJECTED_TOKENS, one.room.id, "expired")
-    gaps = [0.0]
-
-    async def visitor() -> None:
-        before = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            gaps.append(time.thread_time() - before)
-            before = time.thread_time()
-
-    # By the processor's clock of this thread, and without the collector that sees all other tests' objects too.
-    gc.collect()
-    gc.disable()
-    beside = asyncio.ensure_future(visitor())
-    try:
+    async with visitors_beside() as gaps:
         began = time.thread_time()
         text = await page.page.text(page.standing.now())
         spent = time.thread_time() - began
-    finally:
-        gc.enable()
-        beside.cancel()
 
     assert len(Scrape(text.decode()).of("qm_room_waiting")) == 500
     assert spent < 1

@@ -68,8 +68,9 @@ class AskedFields:
         self.host: InlineHost | None = index.find(headers.get(b"host"))
         """The inline host that is named."""
         self.is_plain = False
-        self.length = 0
         """Nothing about them calls for more than forwarding behind the gate."""
+        self.length = 0
+        """Bytes of the body."""
         if self.host is None:
             return
         fields = reading.fields
