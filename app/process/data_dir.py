@@ -62,6 +62,10 @@ class DataDir:
     def close(self) -> None:
         """Let the next server in."""
         os.ftruncate(self._lock, 0)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close a forked child's copy of the lock, which main goes on holding."""
         os.close(self._lock)
 
     def generated_secret(self) -> Secret:

@@ -22,6 +22,7 @@ from sanic.worker.process import WorkerProcess
 from app.core.clock import mono
 from app.core.runtime import SERVER_NAME, Runtime
 from app.infrastructure.embedded import PrivateStores
+from app.process.birth import Births, read_ahead
 from app.process.state_table import StateTable
 from app.process.stop import StopWish, kept_sec
 from app.process.watch import Lives
@@ -44,6 +45,7 @@ class Plan:
     table: StateTable
     wish: StopWish
     stores: PrivateStores | None
+    births: Births
     announce: Callable[[], None]
     """Called once, when every process is ready."""
     close_listener: Callable[[], None]
@@ -55,8 +57,13 @@ class Plan:
 class Manager(WorkerManager):
     """Runs the web workers and the background processes until a stop is asked for or nothing helps any more."""
 
-    def __init__(self, plan: Plan, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self, plan: Plan, number: int, serve: Any, settings: dict[str, Any], _context: Any, pipe: Any, states: Any
+    ) -> None:
+        plan.births.withhold(plan.table.reader.close, pipe[1].close)
+        read_ahead(f"workers.{name}" for name in BACKGROUND)
+        births: Any = plan.births  # all that is asked of a context
+        super().__init__(number, serve, settings, births, pipe, states)
         self._plan = plan
         self._is_announced = False
         self._accepting_since: float | None = None

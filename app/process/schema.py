@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import structlog
+from setproctitle import setproctitle
 
+from app.core import log as logging_setup
 from app.core.errors import StorageUnavailable
+from app.core.parent_death import die_with
+from app.core.runtime import Runtime
 from app.core.settings import Refused
 from app.infrastructure.hour_store import HistoryUnreadable, HourStore
 from app.infrastructure.migrate import MigrationRefused, migrate
 from app.infrastructure.postgres import Postgres
+from app.process.birth import Births
 
 log = structlog.get_logger(__name__)
 
@@ -23,24 +29,25 @@ _LAST_PAUSE_SEC: Final = 30.0
 
 
 @contextmanager
-def bring_up_schema(database_url: str, *, is_private: bool) -> Iterator[None]:
+def bring_up_schema(runtime: Runtime, births: Births) -> Iterator[None]:
     """Migrate now; while Postgres cannot be reached, go on trying for as long as the block lasts.
+
+    By a process, not a thread: main forks its processes, which a second thread would make unsafe.
 
     Raises:
         Refused: the schema cannot be brought to this build (CFG-184).
     """
-    if apply_migrations(database_url):
+    if apply_migrations(runtime.database_url):
         yield
         return
-    if is_private:
+    if runtime.is_private:
         raise Refused("the private Postgres went away during the start. See the log lines above.")
-    done = threading.Event()
-    late = threading.Thread(target=_try_on, args=(database_url, done), name="late-migration", daemon=True)
+    late = births.Process(name="late-migration", target=_try_on, kwargs={"runtime": runtime}, daemon=True)
     late.start()
     try:
         yield
     finally:
-        done.set()
+        late.kill()  # a migration is one transaction
         late.join(2)
 
 
@@ -73,11 +80,17 @@ async def _migrate(database_url: str) -> list[str]:
         await postgres.close()
 
 
-def _try_on(database_url: str, done: threading.Event) -> None:
-    pause = _FIRST_PAUSE_SEC
-    while not done.wait(pause):
+def _try_on(runtime: Runtime) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):  # main ends this process
+        signal.signal(number, signal.SIG_IGN)
+    die_with(runtime.main_pid)
+    setproctitle("qm-late-migration")
+    logging_setup.configure_for(runtime)
+    pause, never = _FIRST_PAUSE_SEC, threading.Event()
+    while True:
+        never.wait(pause)
         try:
-            if apply_migrations(database_url):
+            if apply_migrations(runtime.database_url):
                 return
         except Refused as error:
             log.error("schema_not_usable", why=str(error))  # noqa: TRY400 - the sentence says it all

@@ -34,6 +34,7 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.store_binaries import NoBinaries
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
 from app.infrastructure.valkey import client_url
+from app.process.birth import SPAWN, Births
 from app.process.data_dir import DataDir
 from app.process.manager import Manager, Plan, print_line
 from app.process.schema import bring_up_schema
@@ -118,12 +119,18 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         pg_share=(settings.pg_pool_max - PG_IN_BACKGROUND) // settings.workers,
     )
     logging_setup.configure_for(runtime)
-    held.enter_context(bring_up_schema(database_url, is_private=stores is not None))
+    births = Births(sock.close)
+    births.withhold(wish.close_pipe)
+    if data_dir is not None:
+        births.withhold(data_dir.let_go)
+    held.enter_context(bring_up_schema(runtime, births))
     wish.check()
-    return run_manager(runtime, sock, wish, stores)
+    return run_manager(runtime, sock, wish, stores, births)
 
 
-def run_manager(runtime: Runtime, sock: socket.socket, wish: StopWish, stores: PrivateStores | None) -> int:
+def run_manager(
+    runtime: Runtime, sock: socket.socket, wish: StopWish, stores: PrivateStores | None, births: Births
+) -> int:
     """Hand over to Sanic's manager, with our own parts in place of three of its own."""
     from sanic import Sanic
     from sanic.mixins import startup
@@ -135,8 +142,8 @@ def run_manager(runtime: Runtime, sock: socket.socket, wish: StopWish, stores: P
     line = f"listening on http://{host}:{address[1]} store={settings.store} instance={runtime.instance_id}"
     line += f" version={VERSION}"
     table = StateTable()
-    plan = Plan(runtime, table, wish, stores, partial(print_line, line), sock.close)
-    Sanic.start_method = "spawn"
+    plan = Plan(runtime, table, wish, stores, births, partial(print_line, line), sock.close)
+    Sanic.start_method = SPAWN  # what Sanic checks; its processes are born by our own hand
     parts: Any = startup
     parts.Manager = partial(TableMaker, table)
     parts.WorkerManager = partial(Manager, plan)

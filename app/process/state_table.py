@@ -19,7 +19,7 @@ IS_READY: Final = "serving"
 
 
 class StateTable(dict[str, Any]):
-    """Main's side; pickles into the side of a child."""
+    """Main's side; becomes the side of a child when it is pickled, or by ``of_child`` in a forked one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,6 +27,10 @@ class StateTable(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChildStates, (dict(self), self._writer)
+
+    def of_child(self) -> ChildStates:
+        """The side of the child that calls this."""
+        return ChildStates(dict(self), self._writer)
 
     def drain(self) -> None:
         """Take over what the processes have sent."""

@@ -78,6 +78,10 @@ class StopWish:
     def close(self) -> None:
         """Give the signals back."""
         signal.set_wakeup_fd(-1)
+        self.close_pipe()
+
+    def close_pipe(self) -> None:
+        """Close this process's handles on the pipe that wakes main."""
         self._reader.close()
         self._writer.close()
 

@@ -114,6 +114,20 @@ def test_it_takes_a_second_signal_that_comes_with_the_first_for_the_same(server:
     assert server.wait() == 0
 
 
+def test_it_leaves_the_listening_socket_to_main_and_the_web_workers(lasting: Server) -> None:
+    port = int(lasting.url.rsplit(":", 1)[1])
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inode = next(row[9] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == port)
+
+    holders = {pid for pid in lasting.descendants() if holds(pid, f"socket:[{inode}]")}
+
+    assert holders == web_pids(lasting)
+
+
+def holds(pid: int, what: str) -> bool:
+    return any(os.readlink(link) == what for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def test_it_ignores_signals_to_single_processes_of_its_own(lasting: Server) -> None:
     before = lasting.descendants()
     ours = [pid for pid, line in before.items() if line.startswith("qm-")]
