@@ -26,7 +26,7 @@ from app.domain.facts_of_passes import (
     SlotGiven,
     SlotReleased,
 )
-from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_rooms import ClockMoved, RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.facts_of_tickets import Ejected, Joined, JoinWithdrawn, Left, OwnerRebound, Purged
 
 EVENT_LOG_VERSION: Final = 1
@@ -57,6 +57,7 @@ class FactType(IntEnum):
     EJECTED = 19
     PURGED = 20
     DRAW_BEGUN = 21
+    CLOCK_MOVED = 22
 
     @property
     def word(self) -> str:
@@ -90,6 +91,7 @@ FactBody = (
     | Left
     | Ejected
     | Purged
+    | ClockMoved
 )
 
 HEAD: Final = struct.Struct("<BBQ")
@@ -165,6 +167,7 @@ _TYPE_OF: Final[dict[type, FactType]] = {
     Left: FactType.LEFT,
     Ejected: FactType.EJECTED,
     Purged: FactType.PURGED,
+    ClockMoved: FactType.CLOCK_MOVED,
 }
 
 _FORMS: Final[Forms] = {

@@ -1,10 +1,11 @@
-"""Facts about the room itself: made, changed, deleted (ENG-254, ENG-255, ENG-256).
+"""Facts about the room itself: made, changed, deleted, its clock (ENG-254, ENG-255, ENG-256, ENG-303).
 
-Belongs here: what each body says and its JSON. Not here: type numbers and heads (facts.py).
+Belongs here: what each body says and its bytes. Not here: type numbers and heads (facts.py).
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +44,17 @@ class RoomDeleted:
 
     actor: str
     last_ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMoved:
+    """Wall time and the room's clock have parted, or met. ``t0``: wall ms at which the room's clock would have been 0;
+    times in later facts lie on it by this."""
+
+    t0: int
+
+
+_T0: Final = struct.Struct("<Q")
 
 
 def _encode_created(fact: RoomCreated) -> bytes:
@@ -93,4 +105,5 @@ FORMS: Final[Forms] = {
     RoomCreated: (_encode_created, _decode_created),
     RoomUpdated: (_encode_updated, _decode_updated),
     RoomDeleted: (_encode_deleted, _decode_deleted),
+    ClockMoved: (lambda fact: _T0.pack(fact.t0), lambda body: ClockMoved(*_T0.unpack(body))),
 }

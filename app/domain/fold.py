@@ -26,7 +26,7 @@ from app.domain.facts_of_passes import (
     SlotGiven,
     SlotReleased,
 )
-from app.domain.facts_of_rooms import RoomCreated, RoomDeleted, RoomUpdated
+from app.domain.facts_of_rooms import ClockMoved, RoomCreated, RoomDeleted, RoomUpdated
 from app.domain.facts_of_tickets import Ejected, JoinWithdrawn, Left, OwnerRebound, Purged
 from app.domain.fold_churn import PlaceLeft, give_all_back, note_left, threshold
 from app.domain.fold_doors import PREJOINED_BODY, DoorsFold
@@ -88,7 +88,8 @@ class RoomFold(PassesFold):
     def renew(self) -> None:
         """Let everybody have been seen, and every session used, at ``now_ms``: of a state that was folded earlier.
 
-        What a fact writes ``now_ds`` into belongs here too.
+        What a fact writes ``now_ds`` into belongs here too. Also needed when the room's clock has moved since: the same
+        moment is then another ``now_ds``.
         """
         self.renew_tickets()
         self.pre_queue.renew(self.now_ds)
@@ -137,6 +138,8 @@ class RoomFold(PassesFold):
                 self.cfg_ver, self.updated_at = fact.cfg_ver, fact.updated_at
             case RoomDeleted():
                 self.deleted = True
+            case ClockMoved():
+                self.t0, self.clock_moves = fact.t0, self.clock_moves + 1
             case Scheduled() | DrawBegun() | DrawPart() | Drawn():
                 self._move_doors(at, fact)
             case _:
@@ -144,7 +147,7 @@ class RoomFold(PassesFold):
 
     def _create(self, at: int, fact: RoomCreated) -> None:
         self.config, self.salt, self.gen, self.cfg_ver = dict(fact.config), fact.salt, fact.gen, fact.cfg_ver
-        self.created_at = self.updated_at = at
+        self.created_at = self.updated_at = self.t0 = at
         self.marks = marks_of_new_room(self.config)
         if opens_at := self.config.get("opens_at"):
             self.pre_queue.schedule(at, opens_at)
@@ -181,7 +184,7 @@ class RoomFold(PassesFold):
             record = self._known(n)
             if self.tickets[record] == TicketState.WAITING:
                 place = bytes(self.tickets[record + _PLACE_AT : record + _PLACE_AT + _PLACE_BYTES])
-                note_left(self.left, (at, "i", place, threshold(caps[0]), True))
+                note_left(self.left, (self.mono(at), "i", place, threshold(caps[0]), True))
             self._finish(n, TicketState.EXPIRED, Why.LEFT)
         for number in fact.places:
             self._finish_place(number, TicketState.EXPIRED, Why.LEFT)
@@ -189,7 +192,7 @@ class RoomFold(PassesFold):
             place = bytes(self.pre_queue.records[begin : begin + _PLACE_BYTES])
             in_line = self.pre_queue.number(number) > 0  # its number, told or not, counted there
             book, cap = ("i", caps[0]) if in_line else ("ip", caps[1])
-            note_left(self.left, (at, book, place, threshold(cap), True))
+            note_left(self.left, (self.mono(at), book, place, threshold(cap), True))
 
     def _finish_place(self, place: int, state: TicketState, why: int) -> None:
         if not self.pre_queue.is_known(place):

@@ -7,7 +7,7 @@ Not here: who holds a place (fold.py).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,8 +26,8 @@ _ENTRY: Final = struct.Struct("<II")
 _HELD: Final = struct.Struct("<I10s")
 
 PlaceLeft = tuple[int, str, bytes, int, bool]
-"""at (wall ms), book (``i`` line, ``ip`` pre-queue), place (net u16, address 8), leaves from which on it is churn, and
-whether it may go on counting: not after everybody's places were given back at once."""
+"""When (ms of the room's clock), book (``i`` line, ``ip`` pre-queue), place (net u16, address 8), leaves from which on
+it is churn, and whether it may go on counting: not after everybody's places were given back at once."""
 
 
 def note_left(left: list[PlaceLeft], entry: PlaceLeft) -> None:
@@ -65,20 +65,21 @@ class Churn:
             yield f"x{self.turn % 2}", (pair for pair in (stamp, *self.leaves.items()))
 
 
-def churn_of(left: list[PlaceLeft], created_at: int, now_ms: int, ds: Callable[[int], int]) -> Churn:
-    """Churn at ``now_ms`` of a room made at ``created_at``; ``ds``: deciseconds of its clock at a wall time."""
+def churn_of(left: list[PlaceLeft], now: int) -> Churn:
+    """Churn at ``now``, ms of the room's clock."""
     slots: dict[bytes, dict[int, int]] = {}
     held: dict[str, list[tuple[int, bytes]]] = {"i": [], "ip": []}
     for at, book, place, limit, may in left:
-        slot = (at - created_at) // _SLOT_MS
+        slot = at // _SLOT_MS
         own = slots.setdefault(place[2:], {})
         own[slot] = own.get(slot, 0) + 1
         is_churn = sum(count for when, count in own.items() if when >= slot - _WINDOW) >= limit
-        if may and is_churn and ds(at) + HOLD_MS // 100 > ds(now_ms):
-            held[book].append((ds(at) + HOLD_MS // 100, place))
-    oldest = (now_ms - created_at) // _SLOT_MS - _WINDOW
+        due = (at + HOLD_MS) // 100
+        if may and is_churn and due > now // 100:
+            held[book].append((due, place))
+    oldest = now // _SLOT_MS - _WINDOW
     leaves = {
         address: b"".join(_ENTRY.pack(*entry) for entry in own.items() if entry[0] >= oldest)
         for address, own in slots.items()
     }
-    return Churn(held, {k: v for k, v in leaves.items() if v}, (now_ms - created_at) // _TURN_MS)
+    return Churn(held, {k: v for k, v in leaves.items() if v}, now // _TURN_MS)

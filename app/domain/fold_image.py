@@ -96,7 +96,7 @@ class RoomImage:
             yield from _pieces("hc", struct.pack("<I", self.records.now_ds))
         yield from _pieces("lp", bytes(self.records.ring))
         yield from _slices("o", _owners(self.records))
-        churn = churn_of(self.records.left, self.records.created_at, self.records.now_ms, self.records.ds)
+        churn = churn_of(self.records.left, self.records.mono(self.records.now_ms))
         for book, places in (("i", _places(self.records)), ("ip", self.records.pre_queue.held())):
             places.update(_PLACE_ALONE.unpack(place) for _, place in churn.held[book])
             yield from _slices(book, iter(_addresses(places).items()))
@@ -124,6 +124,8 @@ def make_image(fold: RoomFold) -> RoomImage:
     config = config_from_json(fold.config)
     if fold.deleted:
         return _tombstone(fold, config)
+    if fold.clock_moves:
+        fold.renew()
     states = bytes(fold.tickets[::TICKET_BYTES])[: fold.last_ticket]
     at_door = _stand_at_the_door(fold, states)
     gone = [match.start() + fold.head + 1 for match in _NOT_WAITING.finditer(states[fold.head :])]
@@ -196,9 +198,9 @@ def _counted(fold: RoomFold, states: bytes, removed: int) -> dict[str, float]:
 
 
 def _clocks(fold: RoomFold) -> dict[str, float]:
-    mono = fold.now_ms - fold.created_at
+    mono = fold.mono(fold.now_ms)
     return {
-        "t0": fold.created_at,
+        "t0": fold.t0,
         "last_time": fold.now_ms,
         "wall": fold.now_ms,
         "mono": mono,

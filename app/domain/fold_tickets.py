@@ -42,6 +42,10 @@ class TicketsFold:
 
     now_ms: int
     created_at: int = 0
+    t0: int = 0
+    """Wall ms at which the room's clock would have been 0, by the facts so far."""
+    clock_moves: int = 0
+    """How often ``t0`` became another."""
     last_ticket: int = 0
     froms: dict[int, bytes] = field(default_factory=dict)
     """Ticket → further loose fingerprint (ENG-110)."""
@@ -63,9 +67,13 @@ class TicketsFold:
                 if used_at:
                     words[_USED_AT + place * _DOOR_WORDS] = use
 
+    def mono(self, wall_ms: int) -> int:
+        """The room's clock, ms, at a wall time."""
+        return max(0, wall_ms - self.t0)
+
     def ds(self, wall_ms: int) -> int:
-        """Deciseconds of the room's clock at a wall time: its clock starts anew from the creation."""
-        return max(0, wall_ms - self.created_at) // 100
+        """Deciseconds of the room's clock at a wall time."""
+        return self.mono(wall_ms) // 100
 
     @property
     def now_ds(self) -> int:

@@ -2,7 +2,7 @@
 
 The engine's Lua library (app/infrastructure/lua) writes them, a rebuild writes them again from the journal.
 ``HEADER_FIELDS`` is compared with ``lua/lib/header.lua`` by a test. Numbers are little-endian.
-Clocks: ``M`` = room clock in ms since ``t0``, moves only forward; ``ds`` = M // 100; ``W`` = recorded wall clock in ms.
+Clocks: ``M`` = room clock in ms, moves only forward; ``ds`` = M // 100; ``W`` = recorded wall clock in ms.
 Not here: names of keys (infrastructure/keys.py), facts (facts.py).
 """
 
@@ -29,7 +29,7 @@ HEADER_FIELDS: Final = (
     "epoch",  # raised by each rebuild; the drainer's conditional UPDATE names it
     "deleted",  # 1 = tombstone: the room is gone, its facts may still be on the way
     "fenced",  # 1 = answers nobody until it is rebuilt
-    "t0",  # wall ms at which M was 0
+    "t0",  # wall ms at which M would have been 0, by the latest fact that says so (ENG-303)
     "last_time",  # Valkey's TIME in ms at the last saved call
     "mono",  # M
     "wall",  # W
@@ -82,8 +82,8 @@ HEADER_FIELDS: Final = (
     "auto_since",  # M since which the condition of the next switch holds without a break; 0 = it does not
 )
 """Order of the doubles in the header string. Derived by a rebuild: head, removed, active, pending, passes_out.
-Fresh after one: counters 0, ``credit`` at most 1, ``last_tick`` = ``mono`` = ``wall`` − ``t0``; ``t0`` = ``created_at``
-in both cases."""
+Fresh after one: counters 0, ``credit`` at most 1, ``last_tick`` = ``mono`` = ``wall`` − ``t0``; ``t0`` is that of the
+facts, in a new room ``created_at``."""
 
 HEADER: Final = struct.Struct(f"<{HEADER_SLOTS}d")
 

@@ -198,6 +198,7 @@ class World:
         header["offset"] += seconds * 1000
         header["mono"] = self.mono
         header["last_time"] = int(now) * 1000 + int(micros) // 1000 + header["offset"]
+        header["t0"] = header["last_time"] - self.mono  # and is no step of a clock
         if header["last_tick"] > self.mono:  # the calls of a slow machine took longer than what passes now
             header["last_tick"] = before
         await self.valkey.execute("SET", self.keys.header, pack_header(header))

@@ -62,6 +62,14 @@ async def bridge_pause(house: House, room: str, ms: int = 0) -> None:
     await house.valkey.execute("SET", key, pack_header(header))
 
 
+async def step(house: House, by_ms: int, room: str = SHOP) -> None:
+    """The clock of the live store's host jumps, for this room."""
+    key = RoomKeys(house.prefix, room).header
+    header = unpack_header(await house.valkey.execute("GET", key))
+    header["offset"] += by_ms
+    await house.valkey.execute("SET", key, pack_header(header))
+
+
 async def keep_the_time(house: House, room: str) -> None:
     """Let the false clock of ``advance`` go on after a rebuild, which knows nothing of it."""
     key = RoomKeys(house.prefix, room).header
@@ -109,6 +117,7 @@ class Chance:
             + ["leave", "leave", "churn", "eject", "undo_join", "undo_admission", "update", "flush", "purge"]
             + ["move", "reclaim", "hand_over"]
             + ["advance"] * 4
+            + ["step"]
             + ["switch", "tune"]
             + ["schedule", "draw", "look", "look", "leave_place", "leave_place", "undo_prejoin", "prejoin", "prejoin"]
             + ["move_place", "come_back"]
@@ -294,6 +303,11 @@ class Chance:
 
     async def advance(self) -> None:
         await advance(self.house, "shop", self.dice.randrange(30), self.dice.randbytes(32))
+
+    async def step(self) -> None:
+        """The clock of the live store's host is set to another time."""
+        await step(self.house, self.dice.choice((3_600_000, -3_600_000, 20_000, -20_000, 6000, -300)))
+        await self.house.jobs.tick(SHOP, ANY_TIME, self.dice.randbytes(32))  # no pause of this machine, then
 
 
 HISTORY: dict[str, Any] = {

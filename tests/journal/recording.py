@@ -1,8 +1,8 @@
 """Recorded journals, one for each version of their format that was released, and making the one of today's.
 
 ``python -m tests.journal.recording`` plays a long history and writes ``recorded/lv<n>.json.gz`` for the present
-``EVENT_LOG_VERSION``. That file is written once, when the version is new, and never again: what a release has written
-into somebody's Postgres does not change afterwards (FLT-101).
+``EVENT_LOG_VERSION``, or ``lv<n>-<m>.json.gz`` when there is one and a kind of fact was added since. Such a file is
+written once and never again: what a release has written into somebody's Postgres does not change afterwards (FLT-101).
 """
 
 from __future__ import annotations
@@ -35,13 +35,19 @@ TABLES: Final = {
 }
 
 
-def recordings() -> dict[int, dict[str, Any]]:
-    """Every recorded journal by its version."""
+def recordings() -> dict[tuple[int, int], dict[str, Any]]:
+    """Every recorded journal by its version and which one of it, oldest first."""
     found = {}
     for path in FOLDER.glob("lv*.json.gz"):
         recorded = json.loads(gzip.decompress(path.read_bytes()))
-        found[int(recorded["lv"])] = recorded
-    return found
+        _, _, number = path.name.removesuffix(".json.gz").partition("-")
+        found[int(recorded["lv"]), int(number or 1)] = recorded
+    return dict(sorted(found.items()))
+
+
+def kinds_in(recorded: dict[str, Any]) -> set[FactType]:
+    """Kinds of facts in a recorded journal."""
+    return {FactType(row[3]) for row in recorded["tables"]["events"]}
 
 
 async def put_back(postgres: Postgres, recorded: dict[str, Any]) -> None:
@@ -107,9 +113,10 @@ def _select(table: str, columns: tuple[str, ...]) -> str:
 
 
 async def _main() -> None:
-    path = FOLDER / f"lv{EVENT_LOG_VERSION}.json.gz"
-    if path.exists():
-        raise SystemExit(f"{path} is there: a released format is recorded once")
+    there = [(recorded, kinds_in(recorded)) for (lv, _), recorded in recordings().items() if lv == EVENT_LOG_VERSION]
+    if there and there[-1][1] == set(FactType):
+        raise SystemExit("every kind of fact is recorded: a released format is recorded once")
+    path = FOLDER / f"lv{EVENT_LOG_VERSION}{f'-{len(there) + 1}' if there else ''}.json.gz"
     with tempfile.TemporaryDirectory() as folder:
         stores = PrivateStores(data_dir=Path(folder))
         stores.start()
@@ -121,8 +128,7 @@ async def _main() -> None:
                 recorded = await _record(house)
         finally:
             stores.stop()
-    kinds = {FactType(row[3]) for row in recorded["tables"]["events"]}
-    assert kinds == set(FactType), f"not in the history: {set(FactType) - kinds}"
+    assert kinds_in(recorded) == set(FactType), f"not in the history: {set(FactType) - kinds_in(recorded)}"
     path.write_bytes(gzip.compress(json.dumps(recorded).encode(), mtime=0))
 
 

@@ -5,7 +5,7 @@
 --   how long tickets that are over are remembered (ms)
 -- Returns: code, promoted (paid), passed over, lapsed, again (1 = a work limit ended it), seq, epoch, phase, opensAt
 -- Errors: NOHEADER, NOROOM, FENCED
--- Facts: draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
+-- Facts: clock_moved, draw_begun, drawn (of nobody), slot_released, lapsed, slot_given, promoted
 -- Cost: work of about 1000 passes, shared by deadlines, the door and the line; every 10 s four old chunks dropped
 
 -- Facts that may wait for the journal, and how long (ms of the room's clock) it may take none of them; beyond either
@@ -13,6 +13,10 @@
 local BACKLOG_LIMIT, BACKLOG_MS = 1000000, 600000
 -- So few are on their way at any time, and are not looked at.
 local BACKLOG_USUAL = 60
+
+-- How far (ms) M and W may part in a room in which nothing else happens before it is a fact: while the host's clock is
+-- set back and W stands still, they part by as much as passes.
+local CLOCK_SLACK = 1000
 
 -- True when the journal is too far behind for new facts that nobody waits for. Key `late`: position of the journal, and
 -- the moment since when it stands there.
@@ -36,6 +40,8 @@ qm.fn("tick", { "allow-oom" }, function(keys, args)
   local h = R.h
   local since = math.floor(h.last_tick / 1000)
   qm.accrue(h)
+  -- Where nobody has anything that ends, the next fact tells early enough.
+  if h.active + h.pending + h.passes_out > 0 then qm.clock_told(R, CLOCK_SLACK) end
   -- While a flush is being written there is time for nothing else; nobody waits but who has come since.
   if not qm.flush_run(R) then
     qm.room_close(R)

@@ -1,6 +1,6 @@
--- The room's two clocks. M (`mono`, ms since t0) moves pace, presence and deadlines; W (`wall`, ms) is recorded.
--- Neither goes back, and a step of the host's clock moves M by at most 5 s (ENG-012, ENG-013): everybody would be
--- absent and every session over otherwise.
+-- The room's two clocks. M (`mono`, ms) moves pace, presence and deadlines; W (`wall`, ms) is recorded. Neither goes
+-- back, and a step of the host's clock moves M by at most 5 s (ENG-012, ENG-013): everybody would be absent and every
+-- session over otherwise. After a step W and M are further apart than before: lib/facts.lua records it.
 
 local STEP_LIMIT = 5000
 qm.STEP_LIMIT = STEP_LIMIT
