@@ -7,11 +7,12 @@ Not here: when a room has to be rebuilt (``services/recovery.py``).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from app.core.clock import mono
 from app.core.ids import RoomId
@@ -32,12 +33,14 @@ STATEMENT_SEC: Final = 30.0
 IDLE_MS: Final = 15_000
 """Silence after which Postgres takes a rebuild's lock away: its instance is frozen, or cut off (FLT-085)."""
 SIGN_SEC: Final = 3.0
-"""How often a rebuild that writes gives a sign of life."""
+"""How often a rebuild that computes or writes gives a sign of life."""
 CALL_BYTES: Final = 250_000
 """Most bytes written in one call of the live store: well below 2 ms of it."""
 
 MEMBER_WEIGHT: Final = 125
 """What one member of a hash or sorted set counts for among the bytes of a call."""
+
+_T = TypeVar("_T")
 
 
 class Overtaken(Exception):
@@ -74,7 +77,7 @@ class Rebuilt:
 
 
 class Rebuilder:
-    """Rebuilds rooms, one after the other. ``now_ms``: wall time by the clock of the live store."""
+    """Rebuilds rooms. ``now_ms``: wall time by the clock of the live store."""
 
     def __init__(self, *, postgres: Postgres, live: LiveStore, now_ms: Callable[[], Awaitable[int]]) -> None:
         self._postgres = postgres
@@ -134,19 +137,36 @@ class Rebuilder:
         taken = Head(head.room, head.gen, epoch, seq, head.deleted)
         _go_on(await self._live.rebuild_begin(head.room, head.gen, epoch))
         last_at = await link.fetchval(QUERIES["journal_last_at"], head.room, head.gen, seq)
-        image = make_image(await fold_room(link, taken, max(await self._now_ms(), last_at or 0)))
+        fold = await fold_room(link, taken, max(await self._now_ms(), last_at or 0))
+        image = await _beside(link, lambda: make_image(fold))
+        calls = _calls(image)
         signed = mono()
-        for writes in _calls(image):
+        while writes := await _beside(link, lambda: next(calls, None)):
             slice_began = mono()
             _go_on(await self._live.rebuild_put(head.room, epoch, writes))
             await rest(slice_began)
             if mono() - signed > SIGN_SEC:
                 signed = mono()
-                # Without the lock it goes on: whoever has it now takes a later epoch, and then this one is overtaken.
-                with contextlib.suppress(*UNREACHABLE):
-                    await link.fetchval("SELECT 1")
+                await _sign(link)
         _go_on(await self._live.rebuild_end(head.room, epoch, image.header_bytes(epoch), image.cfg()))
         return Rebuilt(taken, image.tickets, mono() - began)
+
+
+async def _beside(link: OwnLink, work: Callable[[], _T]) -> _T:
+    """Do long work in a thread, so that others are served meanwhile, with signs of life over ``link``."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        while not (await asyncio.wait([task], timeout=SIGN_SEC))[0]:
+            await _sign(link)
+    finally:
+        task.cancel()
+    return task.result()
+
+
+async def _sign(link: OwnLink) -> None:
+    """A sign of life. Without the lock it goes on: who has it now takes a later epoch, and this one is overtaken."""
+    with contextlib.suppress(*UNREACHABLE):
+        await link.fetchval("SELECT 1")
 
 
 def _go_on(allowed: bool) -> None:

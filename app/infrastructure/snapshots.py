@@ -40,7 +40,7 @@ async def fold_room(link: Link, head: Head, now_ms: int) -> RoomFold:
     """
     fold = await _latest(link, head, now_ms) or RoomFold(now_ms)
     async for rows in _slices(link, head, fold.seq):
-        fold.feed(rows)
+        await asyncio.to_thread(fold.feed, rows)  # long work beside others that wait for this process
     return fold
 
 

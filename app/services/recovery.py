@@ -25,6 +25,7 @@ from app.infrastructure.engine_jobs import Place
 from app.infrastructure.journal import Head, Journal
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder, Rebuilt
+from app.services.rebuild_lanes import RebuildLanes
 from app.services.recovery_notes import RecoveryNotes
 
 RETRY_SEC: Final = (5.0, 60.0)
@@ -135,8 +136,10 @@ class Recovery:
         self._asked: set[RoomId] = set()
         self._all_at = 0.0
         self._attempts: dict[RoomId, _Attempts] = {}
+        self._lanes = RebuildLanes(rebuilder.session, self._rebuild, self._note_settled)
         self.compared = asyncio.Event()
-        """Set once every room was compared, or a store was found away: the process does its work."""
+        """Set once every room was compared and all but huge ones were rebuilt, or a store was found away: the process
+        does its work."""
 
     def ask(self, room_id: RoomId) -> None:
         """Compare this room soon (message ``rebuild <room>`` of the control channel)."""
@@ -163,40 +166,59 @@ class Recovery:
                     pause = RETRY_SEC[0]
                 else:
                     pause = 0.0
-                self.compared.set()
+                if pause or not self._lanes.has_small:
+                    self.compared.set()
                 if pause:
                     await asyncio.wait([stopping], timeout=pause)
                 else:
                     await self._sleep(stopping)
         finally:
             stopping.cancel()
+            await self._lanes.stop()
 
     async def ensure(self, room_id: RoomId) -> bool:
         """Compare one room, and rebuild it if need be; True when it may answer afterwards."""
-        findings = await self._compare(await self._journal.current_heads(room_id), [room_id])
-        await self._mend(findings)
+        findings = await self._look_at(room_id)
+        await self._lanes.wait([room_id])
         return not findings or room_id not in self._attempts
 
     async def ensure_all(self) -> int:
         """Compare every room and rebuild those that need it; the number of rooms that needed it."""
+        findings = await self._look_at_all()
+        await self._lanes.wait([finding.head.room for finding in findings])
+        return len(findings)
+
+    async def _look_at(self, room_id: RoomId) -> list[Finding]:
+        """Compare one room and begin to mend it."""
+        findings = await self._compare(await self._journal.current_heads(room_id), [room_id])
+        await self._mend(findings)
+        return findings
+
+    async def _look_at_all(self) -> list[Finding]:
+        """Compare every room and begin to mend those that need it."""
         heads = await self._journal.current_heads()
         known = set(await self._known())
         findings = await self._compare(heads, known)
         self._notes.leave(known | {head.room for head in heads})
         await self._mend(findings)
-        return len(findings)
+        return findings
 
     async def _turn(self) -> None:
+        """Compare what is due; what has to be rebuilt is left to the lanes, for which nobody else waits."""
         if mono() >= self._all_at:
             self._all_at = mono() + self._resync_sec
             self._asked.clear()
             try:
-                await self.ensure_all()
+                await self._look_at_all()
             except StorageUnavailable:
                 self._all_at = 0.0
                 raise
         while self._asked:
-            await self.ensure(self._asked.pop())
+            await self._look_at(self._asked.pop())
+
+    def _note_settled(self) -> None:
+        if not self._lanes.has_small:
+            self.compared.set()
 
     async def _sleep(self, stopping: asyncio.Future[Any]) -> None:
         waking = asyncio.ensure_future(self._wake.wait())
@@ -264,17 +286,17 @@ class Recovery:
 
     async def _mend(self, findings: Sequence[Finding]) -> None:
         now = mono()
-        due = [f for f in findings if f.head.room not in self._attempts or self._attempts[f.head.room].next_try <= now]
+        due = [f for f in findings if not self._lanes.has(f.head.room) and self._is_due(f.head.room, now)]
         if not due:
             return
         for finding in due:
             await self._fence(finding)
             self._attempts.setdefault(finding.head.room, _Attempts())
         await self._publish(ujson.dumps({"reset": [finding.head.room for finding in due]}))
-        # Small rooms first: many of them answer again before one huge one is read.
-        async with self._rebuilder.session() as link:
-            for finding in sorted(due, key=lambda f: f.head.seq):
-                await self._rebuild(link, finding)
+        self._lanes.add(finding.head for finding in due)
+
+    def _is_due(self, room: RoomId, now: float) -> bool:
+        return room not in self._attempts or self._attempts[room].next_try <= now
 
     async def _fence(self, finding: Finding) -> None:
         head, header = finding.head, finding.header
@@ -284,17 +306,20 @@ class Recovery:
         if header is not None and header["verified"] and not header["fenced"]:
             await self._live.fence(head.room, int(header["gen"]), int(header["epoch"]))
 
-    async def _rebuild(self, link: Any, finding: Finding) -> None:
-        room = finding.head.room
-        log.info("rebuild_started", room=room, events=finding.head.seq)
+    async def _rebuild(self, link: Any, head: Head) -> None:
+        room = head.room
+        log.info("rebuild_started", room=room, events=head.seq)
         try:
             rebuilt = await self._rebuilder.rebuild(link, room, lambda: self._wanted(room))
         except StorageUnavailable:
+            self._all_at = mono() + UNREACHABLE_SEC
+            self._wake.set()
+            self.compared.set()
             raise
         except NotNeeded:
             log.info("rebuild_not_needed", room=room)
             del self._attempts[room]
-            self._asked.add(room)
+            self.ask(room)
             return
         except Overtaken:
             log.info("rebuild_overtaken", room=room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import Any
 
 import pytest
@@ -275,3 +276,38 @@ async def test_a_long_rebuild_keeps_its_lock_by_a_sign_of_life(house: House, mon
     assert len(others) >= 4, "it was silent for longer than it may be"
     assert not any(others), "nobody else could begin"
     assert await epoch_of(house) == 2
+
+
+@pytest.mark.req("FLT-085")
+async def test_a_rebuild_keeps_its_lock_while_it_works_out_what_to_write(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image of a huge room is long work without a word to either store."""
+    await opened(house)
+    monkeypatch.setattr(rebuild, "SIGN_SEC", 0.05)
+    monkeypatch.setattr(rebuild, "IDLE_MS", 400)
+    make, done = rebuild.make_image, threading.Event()
+
+    def slow(fold: Any) -> Any:
+        assert done.wait(30)
+        return make(fold)
+
+    monkeypatch.setattr(rebuild, "make_image", slow)
+    await house.lose_everything()
+    rebuilding = asyncio.ensure_future(house.recovery.ensure(SHOP))
+    await until(lambda: fenced_by(house, 2))
+
+    others = []
+    for _ in range(8):
+        await asyncio.sleep(0.2)
+        others.append(await house.postgres.fetchval(QUERIES["journal_rebuild_lock"], "shop"))
+    done.set()
+
+    assert await rebuilding
+    assert not any(others), "nobody else could begin"
+    assert await epoch_of(house) == 2
+
+
+async def fenced_by(house: House, epoch: int) -> bool:
+    """True once a rebuild has taken this epoch."""
+    return await epoch_of(house) == epoch
