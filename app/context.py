@@ -45,6 +45,7 @@ from app.services.install_check import InstallCheck
 from app.services.instance_life import InstanceLife
 from app.services.line import LineService
 from app.services.live import LiveFeed
+from app.services.loop_meter import LoopMeter, web_process
 from app.services.memory_guard import MemoryGuard
 from app.services.metrics import MetricsPage
 from app.services.monitor_links import MonitorLinks
@@ -56,6 +57,7 @@ from app.services.reports import Reports
 from app.services.room_services import RoomServices
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
+from app.services.stop_guard import StopGuard
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
 from app.services.visitor_counts import VisitorCounts
@@ -101,6 +103,7 @@ class AppContext:
     asset_share: AssetShare
     memory_guard: MemoryGuard
     life: InstanceLife
+    stop_guard: StopGuard
     waiting_page: WaitingPage
     inline: Inline
     _closing: AsyncExitStack = field(repr=False)
@@ -143,6 +146,9 @@ class AppContext:
         closing.push_async_callback(self.asset_share.stop)
         closing.push_async_callback(self.live.stop)
         closing.push_async_callback(self.visitor.streams.stop)
+        meter = LoopMeter(book, web_process(web_worker_index()))
+        meter.start()
+        closing.callback(meter.stop)
         return self
 
     async def close(self) -> None:
@@ -205,6 +211,7 @@ class AppContext:
             asset_share=AssetShare(assets, PageFiles(valkey, prefix), workers=settings.workers or 1),
             memory_guard=rooms.memory_guard,
             life=InstanceLife(AuditStore(postgres), runtime, now=wall_ms),
+            stop_guard=watch.stop_guard,
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
             inline=inline,
             _closing=closing,

@@ -14,8 +14,10 @@ import structlog
 from app.core import metrics
 from app.core.errors import StorageUnavailable
 from app.core.settings import Settings
+from app.domain.contention import WINDOW_SEC
 from app.domain.keyring import Keyring
 from app.infrastructure.alert_store import AlertLog, AlertStore
+from app.infrastructure.cpu_files import CpuFiles, ticks_a_second
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.hook_client import HookClient
@@ -28,6 +30,8 @@ from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.site_store import SiteStore
 from app.services.alert_local import LocalAlerts
 from app.services.alert_log import Attempts
+from app.services.capacity_watch import CapacityWatch
+from app.services.cpu_watch import CpuWatch
 from app.services.instance_watch import LOOK_SEC, RECORD_SEC, InstanceWatch
 from app.services.sites import Sites
 from app.services.standing import Standing
@@ -43,7 +47,9 @@ async def watch_instance(background: Background, rooms: RoomDirectory) -> None:
     """Watch until the process is stopped; then tell the fleet that this instance has gone in order."""
     settings = background.settings
     records = FleetRecords(background.valkey, settings.valkey_prefix, background.runtime.run_name)
-    watch, storage = _watch(background, records, rooms), _storage(background, records)
+    cpu = _cpu(background)
+    capacity = CapacityWatch(runtime=background.runtime, book=background.book, cpu=cpu)
+    watch, storage = _watch(background, records, rooms, capacity), _storage(background, records)
 
     alerts = _own_alerts(background, rooms)
     sizes = JournalSizes(background.postgres, background.valkey, settings.valkey_prefix)
@@ -62,9 +68,11 @@ async def watch_instance(background: Background, rooms: RoomDirectory) -> None:
             _every(background, RECORD_SEC, watch.tell),
             _every(background, settings.alert_every_ms / 1000, storage.frame),
             _every(background, MEMORY_SEC, weigh),
+            _every(background, WINDOW_SEC, cpu.look),
             _every(background, EVERY_SEC, weigh_journal),
         )
     finally:
+        capacity.tell_stop()
         with contextlib.suppress(StorageUnavailable):
             await records.leave()
 
@@ -81,7 +89,14 @@ async def _every(background: Background, seconds: float, act: Callable[[], Await
         stopping = await background.pause(seconds)
 
 
-def _watch(background: Background, records: FleetRecords, rooms: RoomDirectory) -> InstanceWatch:
+def _cpu(background: Background) -> CpuWatch:
+    files = CpuFiles(background.runtime.main_pid)
+    return CpuWatch(runtime=background.runtime, book=background.book, read=files.read, ticks_a_sec=ticks_a_second())
+
+
+def _watch(
+    background: Background, records: FleetRecords, rooms: RoomDirectory, capacity: CapacityWatch
+) -> InstanceWatch:
     runtime, settings, valkey = background.runtime, background.settings, background.valkey
     loader, prefix = LuaLoader(valkey), settings.valkey_prefix
     numbers = InstanceNumbers(runtime.rate_table_name)
@@ -105,6 +120,7 @@ def _watch(background: Background, records: FleetRecords, rooms: RoomDirectory) 
         numbers=numbers,
         stand=standing.now,
         kids=_kids(settings),
+        capacity=capacity,
     )
 
 

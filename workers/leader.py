@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.core.clock import wall_ms
+from app.domain.capacity import Declared
 from app.infrastructure.address_guard import own_ports
 from app.infrastructure.address_store import AddressStore
 from app.infrastructure.alert_store import AlertLog, AlertStore
@@ -137,7 +138,10 @@ def _alerts(background: Background, rooms: RoomDirectory, loader: LuaLoader, sit
                 settings=settings,
             ),
             FleetSight(
-                FleetRecords(valkey, prefix, background.runtime.run_name), background.book, settings.alert_every_ms
+                FleetRecords(valkey, prefix, background.runtime.run_name),
+                background.book,
+                settings.alert_every_ms,
+                Declared.of(settings, background.runtime.given),
             ),
         ),
         store=AlertStore(valkey, prefix, loader),

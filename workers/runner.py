@@ -28,6 +28,7 @@ from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.valkey import Valkey
 from app.infrastructure.valkey_cluster import connect_valkey
+from app.services.loop_meter import LoopMeter
 
 BACKGROUND: Final = ("ticker", "drainer", "jobs")
 """Modules of ``workers``, each with ``async def run(background: Background) -> None``."""
@@ -105,10 +106,13 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
         max_size=PG_CONNECTIONS.get(name, 1),
         statement_timeout_ms=settings.pg_statement_timeout_ms,
     )
-    module = importlib.import_module(f"workers.{name}")
+    module, book = importlib.import_module(f"workers.{name}"), _book(name, runtime)
+    meter = LoopMeter(book, name)
+    meter.start()
     try:
-        return await module.run(Background(runtime, valkey, postgres, stop, ready, _book(name, runtime))) is not False
+        return await module.run(Background(runtime, valkey, postgres, stop, ready, book)) is not False
     finally:
+        meter.stop()
         await postgres.close()
         await valkey.close()
 

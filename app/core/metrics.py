@@ -152,13 +152,25 @@ BYPASS_REFUSED = _counter(
     "qm_proxy_bypass_refused_total", "OBS-192", "Bypassed requests that were sent through the gate.", ROOM
 )
 NOTIFY_MAILS = _counter("qm_notify_mails_total", "VIS-180", "Mails to visitors at their turn.", "result")
+LOOP_LAG = _declare(
+    Kind.HISTOGRAM, "qm_loop_lag_seconds", "BUD-101", "How late a timer of 100 ms fires, by process.", "process"
+)
+CPU_USABLE = _gauge("qm_cpu_usable", "BUD-101", "CPUs that this instance may really use.")
+CPU_SELF = _gauge("qm_cpu_self_ratio", "BUD-101", "Part of them that this instance uses.")
+CPU_HOST = _gauge("qm_cpu_host_ratio", "BUD-101", "Part of the machine's CPUs, or of a quota, that is used in all.")
+CPU_STEAL = _gauge("qm_cpu_steal_ratio", "BUD-101", "Part of the CPU time that the host took away.")
+CPU_THROTTLED = _gauge("qm_cpu_throttled_ratio", "BUD-101", "Part of the quota's periods that were cut short.")
+CPU_PRESSURE = _gauge("qm_cpu_pressure_ratio", "BUD-101", "Part of the time in which something waited for a CPU.")
+CPU_CONTENTION = _gauge("qm_cpu_contention", "BUD-058", "1 while this instance does not get the CPU that it needs.")
+FLEET_INSTANCES = _gauge("qm_fleet_instances", "BUD-101", "Live instances that answer visitors.")
+FLEET_DECLARED = _gauge("qm_fleet_instances_declared", "BUD-101", "FLEET_MIN_INSTANCES.")
 
 FACTS: Final[list[Metric]] = []
 """Numbers that the processes of an instance tell each other in the same memory, without a series of their own."""
 
 
-def _fact(name: str, text: str) -> Metric:
-    fact = Metric(name, Kind.COUNTER, text, "")  # kept when its process is started again
+def _fact(name: str, text: str, *labels: str) -> Metric:
+    fact = Metric(name, Kind.COUNTER, text, "", labels)  # kept when its process is started again
     FACTS.append(fact)
     return fact
 
@@ -184,3 +196,8 @@ VALKEY_ALERT_FIRED = _fact("valkey_alert_fired", "When that began to fire, epoch
 VALKEY_ALERT_TOLD = _fact("valkey_alert_told", "When it was last told, epoch ms; 0 = never.")
 JUMP_AT = _fact("clock_jump_at", "Latest jump of the wall clock, epoch ms after it.")
 JUMP_MS = _fact("clock_jump_ms", "How far it jumped in ms, below 0 = back.")
+LOOP_P99 = _fact("loop_p99_us", "p99 of the loop delay in a process's last whole window of 5 s, µs.", "process")
+LOOP_BEAT = _fact("loop_beat_ms", "When a process's loop last measured its delay, ms of clock.mono.", "process")
+CONTENTION_SINCE = _fact("contention_since", "Since when there is CPU contention here, epoch ms; 0 = there is none.")
+FLEET_COUNT = _fact("fleet_count", "Live instances that answer visitors, as last read.")
+LEADER_EPOCH = _fact("leader_epoch", "Number of the latest term of a leader that this instance knows of.")

@@ -31,6 +31,7 @@ from app.core.settings_kinds import (
     Networks,
     PemFile,
     PemText,
+    Short,
     StoreUrl,
     Text,
 )
@@ -290,6 +291,17 @@ class Settings:
     )
     mesh_knock_ms: int = row("MESH_KNOCK_MS", "MSH-121", Int(1000, 600_000), 10_000, "how often a site is knocked at")
     mesh_timeout_ms: int = row("MESH_TIMEOUT_MS", "MSH-122", Int(500, 30_000), 5000, "limit of one knock")
+    fleet_min_instances: int = row(
+        "FLEET_MIN_INSTANCES", "BUD-103", Int(1, 1000), 0,
+        "instances that this deployment needs; once set, fewer raise an alert", shown="1; 2 with QM_ENV=production",
+    )  # fmt: skip
+    fleet_min_reason: str | None = row("FLEET_MIN_REASON", "BUD-104", Short(200), None, "why so many; shown with it")
+    instance_min_cpus: int | None = row(
+        "INSTANCE_MIN_CPUS", "BUD-105", Int(1, 256), None, "CPUs that each instance needs; fewer is told"
+    )
+    loop_lag_warn_ms: int = row(
+        "LOOP_LAG_WARN_MS", "BUD-107", Int(5, 5000), 50, "delay of an event loop that counts as CPU contention"
+    )
     rate_limit_max_keys: int = row(
         "RATE_LIMIT_MAX_KEYS", "CFG-074", Int(1000, 10_000_000), 200_000, "addresses kept per budget"
     )

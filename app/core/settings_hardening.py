@@ -29,6 +29,8 @@ def advise(reading: Reading) -> None:
         add("PUBLIC_API_KEY is not set: connectors cannot vouch for visitors without ADMIN_KEY")
     if not production:
         return
+    if reading.is_set("FLEET_MIN_INSTANCES") and values["fleet_min_instances"] == 1:
+        add("FLEET_MIN_INSTANCES is 1: one instance is one deploy away from a closed door")
     if "public_url" not in values:
         add("PUBLIC_URL is not set: addresses handed out follow the Host header")
     if reading.is_set("PUBLIC_API_KEY") and not values.get("connector_ips"):

@@ -31,6 +31,14 @@ class OutOfBounds(ValueError):
 
     def __init__(self, nearest: int, low: int, high: int) -> None:
         super().__init__(f"is outside {low} to {high}")
+        self.nearest: Any = nearest
+
+
+class TooLong(OutOfBounds):
+    """A text of more than ``most`` characters; ``nearest`` is its beginning."""
+
+    def __init__(self, nearest: str, most: int) -> None:
+        ValueError.__init__(self, f"is longer than {most} characters")
         self.nearest = nearest
 
 
@@ -118,6 +126,23 @@ class Text:
     def describe(self) -> tuple[str, str]:
         """Type and bounds."""
         return "text", self.must
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A line of text for people, cut at ``most`` characters."""
+
+    most: int
+
+    def parse(self, text: str) -> str:
+        """The text, whatever stands in it."""
+        if len(text) > self.most:
+            raise TooLong(text[: self.most], self.most)
+        return text
+
+    def describe(self) -> tuple[str, str]:
+        """Type and bounds."""
+        return "text", f"at most {self.most} characters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _WATCHED_PREFIXES: Final = (
 # would be worse than saying so.
 _NOT_BUILT: Final = frozenset(
     {
-        "INSTANCE_MIN_CPUS", "LOOP_LAG_WARN_MS", "MESH",
+        "MESH",
         "OPS_CONTACT", "TECHNICAL_CONTACT",
     }
 )  # fmt: skip
@@ -136,6 +136,8 @@ def _rule_defaults(reading: Reading) -> None:
         values["host"] = "0.0.0.0"  # noqa: S104 - CFG-017: behind the platform's balancer, by choice of QM_ENV
     if not values.get("workers"):
         values["workers"] = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    if not values.get("fleet_min_instances"):
+        values["fleet_min_instances"] = 2 if values.get("env") == "production" else 1
     values.setdefault("instance_id", f"i:{secrets.token_hex(4)}")
     values.setdefault("store", "embedded")
     if not reading.is_set("SIDESTORE"):

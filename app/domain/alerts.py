@@ -62,6 +62,9 @@ _KINDS: Final = (
     Kind("valkey_policy", Severity.CRITICAL),
     Kind("valkey_memory", Severity.WARNING),
     Kind("instance_lost", Severity.WARNING),
+    Kind("cpu_contention", Severity.WARNING),
+    Kind("fleet_below_min", Severity.CRITICAL),
+    Kind("cpus_below_min", Severity.CRITICAL),
     Kind("connector_locked", Severity.CRITICAL, waits=False),
     Kind("test", Severity.INFO, waits=False),
 )
@@ -91,6 +94,9 @@ GENERAL: Final[Mapping[str, str]] = {
     "valkey_memory": "Valkey is short of memory",
     "instance_lost": "a server stopped telling of itself",
     "connector_locked": "a connector is locked out",
+    "cpu_contention": "a server does not get the CPU that it needs",
+    "fleet_below_min": "fewer servers run than the deployment needs",
+    "cpus_below_min": "a server is smaller than the deployment needs",
 }
 """Sentences in place of messages that name instances, addresses or settings, for readers with a link (ADM-238)."""
 

@@ -16,8 +16,11 @@ ORDER: Final = (
 )  # fmt: skip
 """Codes, the weightiest first (OBS-045)."""
 _CRITICAL: Final = frozenset(
-    {"origin_down", "storage_degraded", "valkey_down", "connector_locked", "joins_refused", "valkey_policy"}
-)
+    {
+        "origin_down", "storage_degraded", "valkey_down", "connector_locked", "joins_refused", "valkey_policy",
+        "fleet_below_min", "cpus_below_min",
+    }
+)  # fmt: skip
 GENERAL: Final = {
     "origin_down": "The site behind a room does not answer",
     "target_down": "The site behind a room does not answer",
@@ -29,6 +32,9 @@ GENERAL: Final = {
     "room_recovering": "A room is being rebuilt from the journal",
     "room_rebuilt": "A room was rebuilt from the journal",
     "clock_jump": "The clock of a server jumped",
+    "cpu_contention": "A server does not get the CPU that it needs",
+    "fleet_below_min": "Fewer servers run than this deployment needs",
+    "cpus_below_min": "A server is smaller than this deployment needs",
 }
 """Sentences for whom details are no business of (OBS-041)."""
 

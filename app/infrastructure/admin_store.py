@@ -28,6 +28,18 @@ return {n, redis.call('PTTL', KEYS[1])}
 Keys: the counter of an address or a link. Args: 1 to count, 0 to look; window in ms. Returns: number, ms left (-2 =
 none).
 """
+_LOCK: Final = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if ARGV[1] ~= '' then
+  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
+return redis.call('ZCARD', KEYS[1])
+"""
+"""Keys: locked addresses by the end of their lock. Args: an address to note, or ""; ms until its lock ends; ms until
+the longest lock does. Returns: how many are locked."""
 
 
 class Commands(Protocol):
@@ -50,6 +62,15 @@ class AdminStore:
         key = f"{self._base}fail:{address.hex()}"
         number, left_ms = await self._valkey.execute("EVAL", _COUNT, 1, key, int(count), FAILURE_WINDOW_MS)
         return int(number), max(0, int(left_ms))
+
+    async def note_locked(self, address: bytes, left_ms: int) -> None:
+        """``address`` is locked for so long."""
+        key = f"{self._base}locked"
+        await self._valkey.execute("EVAL", _LOCK, 1, key, address.hex(), left_ms, FAILURE_WINDOW_MS)
+
+    async def locked(self) -> int:
+        """Addresses that are locked now."""
+        return int(await self._valkey.execute("EVAL", _LOCK, 1, f"{self._base}locked", "", 0, 0))
 
     async def link_requests(self, link_id: str) -> tuple[int, int]:
         """Requests of a monitor link in its window, this one included, and the ms left of it."""

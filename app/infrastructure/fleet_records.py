@@ -16,7 +16,14 @@ from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.domain.storage_state import StorageReport
 from app.infrastructure.counter_board import LIFE_MS
-from app.infrastructure.keys import counters_key, counting_key, fleet_key, rebuilt_key, storage_reports_key
+from app.infrastructure.keys import (
+    counters_key,
+    counting_key,
+    fleet_key,
+    leader_epoch,
+    rebuilt_key,
+    storage_reports_key,
+)
 from app.infrastructure.valkey import Valkey
 
 LOST_MS: Final = 600_000
@@ -41,6 +48,16 @@ class InstanceRecord:
     seen_at: int
     figures: Mapping[str, Any] = field(default_factory=dict)
     """Further numbers of the instance, for alerts; see services/instance_watch.py."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """It has begun to stop."""
+        return bool(self.figures.get("stopping"))
+
+    @property
+    def role(self) -> str:
+        """What it does: ``worker`` answers no visitors."""
+        return str(self.figures.get("role", "all"))
 
     def is_live(self, now: int) -> bool:
         """It told of itself lately (FLT-042)."""
@@ -165,6 +182,11 @@ class FleetRecords:
         if old:
             await self._valkey.execute("HDEL", fleet_key(self._prefix), *old)
         return Fleet(now, found)
+
+    async def leader_epoch(self) -> int | None:
+        """Number of the latest term of a leader; None when there was none."""
+        epoch = await self._valkey.execute("GET", leader_epoch(self._prefix))
+        return None if epoch is None else int(epoch)
 
     async def report_storage(self, report: StorageReport) -> None:
         """Tell of this instance's storage (``<prefix>alerts:storage``)."""

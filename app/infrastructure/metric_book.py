@@ -27,6 +27,7 @@ TEXTS: Final = {
     "valkey_trouble": 128,
     "incidents": 262_144,
     "recovery": 65_536,
+    "cpu": 2048,
 }
 """Texts that a process leaves for the others, and how many bytes each may have."""
 _MAGIC: Final = b"QMMETR01"

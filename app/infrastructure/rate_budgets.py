@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from app.domain.budget import Budget
-from app.infrastructure.rate_table import BUCKET_BYTES, KEYS_BYTES, Place, RateMemory, is_wide
+from app.infrastructure.rate_table import BUCKET_BYTES, KEPT, KEYS_BYTES, Place, RateMemory, is_wide
 
 WINDOW_MS: Final = 60_000
 WIDE_FACTOR: Final = 256
@@ -36,6 +36,7 @@ class Budgets:
         self._spans = memory.budget_spans(group)
         self._own, *self._others = self._spans
         self._start, self._buckets = self._own
+        self._kept = memory.counter_words(KEPT + group)[0]
         self._lower = memory.worker_index
         self._now = now
         self._used = array("Q", bytes(self._own.buckets * KEYS_BYTES))
@@ -159,6 +160,8 @@ class Budgets:
         if best:
             # Word, key, word: a reader sees either no count or the right key with its own.
             self._words[best] = 0
+            if not self._words[best - _KEY_WORDS]:
+                self._words[self._kept] += 1  # a way that never held a key; from now on it always holds one
             self._words[best - _KEY_WORDS] = place.print_number
         return best
 

@@ -39,12 +39,15 @@ GAUGES: Final = ("sse", "connections", "surplus", "exempt", "admin_streams", "up
 
 REFUSED: Final = "refused_"
 """What the names of counters of refused requests begin with; that of a budget follows."""
+KEPT: Final = "kept_"
+"""What the names of counters of the keys that a table holds begin with; the budget of the table follows."""
 COUNTERS: Final = (
     "edge_refused", "edge_no_address", "connections_refused", "undeclared_told_at", "auth_failures",
     "access_changes",
     "sse_refused",
     "connection_errors",
     *(REFUSED + group for group in GROUPS),
+    *(KEPT + group for group in GROUPS),
 )  # fmt: skip
 """Numbers of the instance without a key; see ``shared_notes.Counters``."""
 

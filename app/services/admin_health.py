@@ -8,7 +8,7 @@ is said of them (health_warnings.py), the public ``/healthz``. Source: OBS-031 â
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from app.infrastructure.seal_store import SealStore
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts, Sums
 from app.services.hardening import running_advice
+from app.services.health_of_capacity import HealthOfCapacity
 from app.services.health_of_settings import HealthOfSettings
 from app.services.health_of_stores import HealthOfStores, audit_block, audit_warnings
 from app.services.health_warnings import HealthWarnings
@@ -58,12 +59,13 @@ class AdminHealth:
         fleet: FleetCounts,
         instances: Instances,
         with_access: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        locked_addresses: Callable[[], Awaitable[int | None]],
         seals: SealStore | None = None,
         now: Callable[[], int] = wall_ms,
         inline: Inline | None = None,
     ) -> None:
-        """``with_access``: numbers of operators and of monitor links that are good now. ``seals``: of the audit trail;
-        None: nothing is told of them."""
+        """``with_access``: numbers of operators and of monitor links that are good now. ``locked_addresses``: how many
+        are locked after wrong keys; None = not known. ``seals``: of the audit trail; None: nothing is told of them."""
         self._runtime = runtime
         self._standing = standing
         self._rooms = rooms
@@ -73,12 +75,14 @@ class AdminHealth:
         self._fleet = fleet
         self._instances = instances
         self._with_access = with_access
+        self._locked_addresses = locked_addresses
         self._now = now
         self._inline = inline
         self._stores = HealthOfStores(runtime=runtime, book=book, postgres=postgres, seals=seals, now=now)
         self._settings = HealthOfSettings(
             runtime=runtime, book=book, limiter=limiter, keyring=keyring, undeclared=undeclared
         )
+        self._capacity = HealthOfCapacity(runtime=runtime, book=book)
         self._said = HealthWarnings(
             runtime=runtime, book=book, keyring=keyring, undeclared=undeclared, instances=instances, inline=inline
         )
@@ -118,8 +122,13 @@ class AdminHealth:
 
     async def report(self) -> dict[str, Any]:
         """The full answer; it is given whatever is down (OBS-032)."""
-        views, postgres, counted, fleet, seals = await asyncio.gather(
-            self._views(), self._stores.try_postgres(), self._sums(), self._instances.read(), self._stores.seal_state()
+        views, postgres, counted, fleet, seals, locked = await asyncio.gather(
+            self._views(),
+            self._stores.try_postgres(),
+            self._sums(),
+            self._instances.read(),
+            self._stores.seal_state(),
+            self._locked_addresses(),
         )
         sums, is_stale = counted
         stand, size = self.stand(), await self._instances.journal_size()
@@ -140,9 +149,12 @@ class AdminHealth:
             **_marked(sums.health_blocks(), stale=is_stale),
             **({} if inline is None else {"inline": _marked_one(inline, stale=is_stale)}),
             "protection": _marked_one(self._settings.protection_block(sums), stale=is_stale),
-            "access": self._access_block(),
+            "access": {**self._access_block(), "lockedAddresses": locked},
             "alerting": self._settings.alerting_block(),
             "audit": audit_block(seals),
+            "mesh": self._capacity.mesh_block(views),
+            "cpu": self._capacity.cpu_block(),
+            "capacity": self._capacity.capacity_block(fleet),
             "memory": self._stores.memory_block(),
             "clock": self._stores.clock_block(),
             "keys": self._settings.keys_block(),
@@ -174,6 +186,7 @@ class AdminHealth:
             "sidestore": settings.sidestore,
             "drill": settings.drill,
             "leader": runtime.is_leader,
+            "leaderEpoch": self._instances.leader_epoch,
         }
 
     async def _views(self) -> list[RoomView] | None:
@@ -184,7 +197,11 @@ class AdminHealth:
 
     def _warnings(self) -> list[str]:
         """Sentences that raise the badge of the console (CFG-116)."""
-        return [*self._said.sentences(), *audit_warnings(self._stores.last_seals)]
+        return [
+            *self._said.sentences(),
+            *self._capacity.sentences(self._instances.last),
+            *audit_warnings(self._stores.last_seals),
+        ]
 
     def _uptime_sec(self) -> int:
         return max(0, self._now() - self._runtime.started_at) // 1000

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from app.core import metrics
 from app.domain.alerts import Trouble
+from app.domain.capacity import Declared, counted
 from app.domain.storage_state import StorageReport
 from app.infrastructure.fleet_records import Fleet, FleetRecords, InstanceRecord
 from app.infrastructure.metric_book import MetricBook
@@ -42,6 +43,8 @@ class FleetView:
     used_bytes: int
     max_bytes: int
     """0 = Valkey has no bound, or it is not known."""
+    declared: Declared | None = None
+    """What the deployment needs; None: nothing is known of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class FleetSight:
     records: FleetRecords
     book: MetricBook
     every_ms: int
+    declared: Declared | None = None
     tokens: TokensPast = field(default_factory=TokensPast)
 
     async def read(self) -> Fleet:
@@ -87,6 +91,7 @@ class FleetSight:
             policy=self.book.text("valkey_policy"),
             used_bytes=self.book.latest(metrics.VALKEY_USED),
             max_bytes=self.book.latest(metrics.VALKEY_MAX),
+            declared=self.declared,
         )
         fresh = [one for one in view.reports if one.is_fresh(view.fleet.now, self.every_ms)]
         blind = set() if fresh else {_STORAGE}
@@ -127,6 +132,9 @@ def troubles_of_fleet(view: FleetView) -> Iterator[Trouble]:
     if lost := sorted({one.instance for one in view.fleet.lost}):
         message = f"{_listed(lost)} stopped telling of itself within the last 10 minutes, without a stop in order"
         yield Trouble("instance_lost", message, instances=tuple(lost))
+    few = None if view.declared is None else view.declared.too_few(counted(live))
+    if few is not None:
+        yield Trouble("fleet_below_min", few)
     if view.policy not in ("", "noeviction"):
         message = f"Valkey's maxmemory-policy is {view.policy}; it must be noeviction, or places in line can vanish"
         yield Trouble("valkey_policy", message)
@@ -176,11 +184,25 @@ def _connector_words(bad: Sequence[InstanceRecord], _: str) -> str:
 
 _Judge = Callable[[InstanceRecord, int], bool]
 _Words = Callable[[Sequence[InstanceRecord], str], str]
+
+
+def _first(name: str) -> _Words:
+    """The sentence of the first of them, and how many more there are."""
+
+    def words(bad: Sequence[InstanceRecord], _: str) -> str:
+        more = f" (and on {len(bad) - 1} more)" if len(bad) > 1 else ""
+        return f"{bad[0].figures.get(name)}{more}"
+
+    return words
+
+
 _OF_INSTANCES: Final[dict[str, tuple[_Judge, _Words]]] = {
     "clock_jump": (_jumped, _jump_words),
     "connection_limit": (lambda one, _: bool(one.figures.get("isFull")), _full_words),
     "proxy_undeclared": (lambda one, _: bool(one.figures.get("undeclaredPeers")), _undeclared_words),
     "edge_mismatch": (_off_edge, _edge_words),
+    "cpu_contention": (lambda one, _: bool(one.figures.get("cpuContention")), _first("cpuContention")),
+    "cpus_below_min": (lambda one, _: bool(one.figures.get("cpusShort")), _first("cpusShort")),
     "connector_locked": (lambda one, _: bool(one.figures.get("lockedConnectors")), _connector_words),
 }
 

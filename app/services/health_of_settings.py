@@ -14,7 +14,7 @@ from app.domain.keyring import Keyring
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.fleet_counts import OUTCOMES, Sums
-from app.services.metrics import refused_by_budget
+from app.services.metrics import kept_by_budget, refused_by_budget
 from app.services.undeclared import UndeclaredPeers
 
 
@@ -73,6 +73,7 @@ class HealthOfSettings:
             "verifyPerMin": settings.verify_limit_per_min,
             "adminAuthFailPerMin": settings.admin_auth_fail_per_min,
             "maxKeys": settings.rate_limit_max_keys,
+            "addressesKept": kept_by_budget(self._limiter),
             "refusedTotal": refused_by_budget(self._limiter),
         }
 

@@ -64,11 +64,11 @@ class InstanceLife:
         except (StorageUnavailable, TimeoutError):
             log.error("stop_not_in_the_audit_trail", detail=detail)  # noqa: TRY400 - the sentence says it all
 
-    async def request_stop(self, actor: Actor) -> None:
+    async def request_stop(self, actor: Actor, detail: str = "") -> None:
         """Note who asks for a stop, before it begins. A Postgres that is away does not keep a server running."""
         self._runtime.is_stop_requested.set()
         try:
-            await self._audit.add(Entry(self._now(), actor, "server.shutdown"))
+            await self._audit.add(Entry(self._now(), actor, "server.shutdown", detail))
         except StorageUnavailable:
             log.error("shutdown_not_in_the_audit_trail", actor=str(actor))  # noqa: TRY400
 

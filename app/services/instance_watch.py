@@ -32,6 +32,7 @@ from app.infrastructure.metric_book import TEXTS, MetricBook, signed
 from app.infrastructure.rate_limiter import InstanceNumbers
 from app.infrastructure.site_store import SiteShown
 from app.infrastructure.valkey import Valkey
+from app.services.capacity_watch import CapacityWatch
 from app.services.lockout import CONNECTOR_SAID_SEC
 from app.services.origin_watch import MINUTE_SEC, ORIGINS, LastMinute, Met, OriginWatch, of_fleet
 from app.services.standing import Stand, incidents_text, parse_incidents
@@ -119,8 +120,10 @@ class InstanceWatch:
         numbers: InstanceNumbers,
         stand: Callable[[], Stand],
         kids: Sequence[str],
+        capacity: CapacityWatch | None = None,
     ) -> None:
-        """``kids``: public names of the secrets it verifies by, that of the one it signs by first."""
+        """``kids``: public names of the secrets it verifies by, that of the one it signs by first. ``capacity`` None:
+        nothing is told of CPU and capacity."""
         self._runtime = runtime
         self._book = book
         self._valkey = valkey
@@ -131,6 +134,7 @@ class InstanceWatch:
         self._numbers = numbers
         self._stand = stand
         self._kids = kids
+        self._capacity = capacity
         self._clock = ClockWatch(book)
         self._onsets = Onsets(parse_incidents(book.text("incidents")))  # a predecessor's
         self._of_rooms: list[Incident] = []
@@ -143,8 +147,8 @@ class InstanceWatch:
         self._run = runtime.run_name
         self._has_past = runtime.is_private
         """Stores of its own may still have what its last run told; a kill -9 let it say no farewell."""
-        self._told: tuple[bool, bool, bool] | None = None
-        """Readiness, storage and leading as the record has them."""
+        self._told: tuple[bool, bool, bool, bool] | None = None
+        """Readiness, storage, leading and stopping as the record has them."""
 
     async def look(self) -> None:
         """Find out what is wrong, and leave it for every process of the instance."""
@@ -157,6 +161,7 @@ class InstanceWatch:
         self._book.put(metrics.VALKEY_EVER, self._valkey.ever_connected)
         self._tell_trouble(self._valkey.trouble or "")
         found = [*self._of_rooms, *filter(None, (self._shut_out(), self._policy(), self._clock.incident()))]
+        found += [] if self._capacity is None else self._capacity.incidents()
         dated = self._onsets.dated(found, wall_ms())
         self._book.write_text("incidents", incidents_text(dated, TEXTS["incidents"]))
         if self._shown() != self._told:
@@ -178,7 +183,7 @@ class InstanceWatch:
         now = await self._records.now_ms()
         self._book.put(metrics.CLOCK_OFFSET, raw_wall_ms() - now)
         runtime = self._runtime
-        ready, storage_ok, leader = told = self._shown()
+        ready, storage_ok, leader, stopping = told = self._shown()
         await self._records.put(
             InstanceRecord(
                 run=self._run,
@@ -190,20 +195,23 @@ class InstanceWatch:
                 storage_ok=storage_ok,
                 leader=leader,
                 seen_at=now,
-                figures=self.figures(),
+                figures={**self.figures(), "stopping": stopping},
             )
         )
         self._told = told
-        self._others = [record for record in (await self._records.read()).live if record.run != self._run]
+        fleet = await self._records.read()
+        self._others = [record for record in fleet.live if record.run != self._run]
+        if self._capacity is not None:
+            self._capacity.saw(fleet)
 
     def _tell_trouble(self, text: str) -> None:
         """Why Valkey will not come back by itself, for every process of the instance (FLT-056)."""
         if text != self._book.text("valkey_trouble"):
             self._book.write_text("valkey_trouble", text)
 
-    def _shown(self) -> tuple[bool, bool, bool]:
+    def _shown(self) -> tuple[bool, bool, bool, bool]:
         stand = self._stand()
-        return stand.ready, stand.storage_ok, self._runtime.is_leader
+        return stand.ready, stand.storage_ok, self._runtime.is_leader, stand.is_stopping
 
     def figures(self) -> dict[str, Any]:
         """Numbers of this instance that alerts of the fleet go by (OBS-149)."""
@@ -233,6 +241,7 @@ class InstanceWatch:
             "kids": list(self._kids),
             "writeErrors": book.total(metrics.WRITE_ERRORS),
             ORIGINS: self._met,
+            **({} if self._capacity is None else self._capacity.figures()),
         }
 
     async def _look_at_rooms(self) -> list[Incident]:

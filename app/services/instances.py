@@ -20,11 +20,14 @@ class Instances:
         self.is_partial = False
         """They could not be read when they were last asked for."""
         self._read_at = 0.0
+        self.leader_epoch: int | None = None
+        """Number of the latest term of a leader, as last read; None = there was none, or it is not known."""
 
     async def read(self) -> Fleet | None:
         """Read them anew; the last reading while the live store is away, None when there was none."""
         try:
             self.last, self.is_partial = await self._records.read(), False
+            self.leader_epoch = await self._records.leader_epoch()
             self._read_at = mono()
         except StorageUnavailable:
             self.is_partial = True

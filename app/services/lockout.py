@@ -76,9 +76,9 @@ class Lockout:
         """Count a wrong key of an address that is not locked, or whose lock does not matter here."""
         if self._limit == 0:
             return
-        count, _ = await self._count(client.key, failed=True)
+        count, left_ms = await self._count(client.key, failed=True)
         if count == self._limit:
-            await self._tell(client, count)
+            await self._tell(client, count, left_ms)
 
     async def connector(self, client: Client) -> None:
         """A right PUBLIC_API_KEY came from this address. Costs a trip once a minute."""
@@ -122,11 +122,20 @@ class Lockout:
         if count - failed >= self._limit:
             raise locked(self._limit, left_ms)
         if failed and count == self._limit:
-            await self._tell(client, count)
+            await self._tell(client, count, left_ms)
 
-    async def _tell(self, client: Client, failures: int) -> None:
+    async def locked_addresses(self) -> int | None:
+        """How many addresses are locked on all instances; None while Valkey cannot say."""
+        try:
+            return await self._store.locked()
+        except StorageUnavailable:
+            return None
+
+    async def _tell(self, client: Client, failures: int, left_ms: int) -> None:
         log.warning("auth_lockout_started", address=client.address, failures=failures)
         self._on_lock(client.address, failures)
+        with contextlib.suppress(StorageUnavailable):
+            await self._store.note_locked(client.key, left_ms)
         await self.shut_out(client)
 
     async def _count(self, address: bytes, failed: bool) -> tuple[int, int]:

@@ -26,6 +26,9 @@ from app.domain.room import RoomState
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.metric_book import AnswerMeter, MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
+from app.infrastructure.rate_table import KEPT
+from app.services.contention import is_contended
+from app.services.cpu_watch import CpuShown
 from app.services.edge_watch import ConnectionCap
 from app.services.room_object import RoomView
 
@@ -165,6 +168,8 @@ class MetricsPage:
             one[metrics.PENDING_EVENTS] = sum(max(0, room.seq - room.committed) for room in figures)
         oldest = self._book.latest(metrics.OLDEST_AT)
         one[metrics.OLDEST_PENDING] = max(0, wall_ms() - oldest) / 1000 if oldest else 0
+        one[metrics.CPU_CONTENTION] = is_contended(self._book)
+        one.update(self._of_capacity())
         for metric, value in one.items():
             found[metric.name][()] = float(value)
         streams = found[metrics.SSE.name]
@@ -172,12 +177,38 @@ class MetricsPage:
         streams.setdefault(("admin",), 0)
         found[metrics.BUILD_INFO.name][VERSION, VERSION] = 1
 
+    def _of_capacity(self) -> dict[Metric, float]:
+        """CPU and instances, as far as they are known."""
+        cpu = CpuShown.of(self._book)
+        known: dict[Metric, float | None] = {
+            metrics.CPU_USABLE: cpu.usable,
+            metrics.CPU_SELF: cpu.own,
+            metrics.CPU_HOST: cpu.host,
+            metrics.CPU_STEAL: cpu.steal,
+            metrics.CPU_THROTTLED: cpu.throttled,
+            metrics.CPU_PRESSURE: cpu.pressure,
+            metrics.FLEET_INSTANCES: self._book.latest(metrics.FLEET_COUNT) or None,
+            metrics.FLEET_DECLARED: self._runtime.settings.fleet_min_instances,
+        }
+        return {metric: value for metric, value in known.items() if value is not None}
+
 
 def refused_by_budget(limiter: RateLimiter) -> dict[str, int]:
     """Requests over each address budget, by its outside name; of the instance since its start."""
     found: dict[str, int] = {}
     for group, budget in BUDGETS.items():
         found[budget] = found.get(budget, 0) + limiter.counters.total("refused_" + group)
+    return found
+
+
+def kept_by_budget(limiter: RateLimiter) -> dict[str, int]:
+    """Addresses that the table of each address budget holds, by its outside name, ended windows included.
+
+    One that two workers serve is held twice, and counts twice of RATE_LIMIT_MAX_KEYS.
+    """
+    found: dict[str, int] = {}
+    for group, budget in BUDGETS.items():
+        found[budget] = found.get(budget, 0) + limiter.counters.total(KEPT + group)
     return found
 
 

@@ -33,6 +33,7 @@ from app.services.notes import audit_line
 from app.services.reports import Reports
 from app.services.rooms import RoomService
 from app.services.standing import Standing
+from app.services.stop_guard import StopGuard
 from app.services.undeclared import UndeclaredPeers
 
 
@@ -44,6 +45,7 @@ class WatchServices:
     metrics: MetricsPage
     alerts: Alerts
     reports: Reports
+    stop_guard: StopGuard
     edge_watch: EdgeWatch
     connections: ConnectionCap
 
@@ -77,14 +79,13 @@ class WatchServices:
             own_valkey=lambda: (valkey.shown_state == "down", valkey.ever_connected),
             refusing=commits.refusing,
         )
+        instances = Instances(FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix))
         return cls(
             health=AdminHealth(
                 runtime=runtime, book=book, standing=standing, postgres=postgres, rooms=rooms, limiter=limiter,
                 keyring=keyring, undeclared=undeclared, edge_watch=edge_watch, connections=connections, fleet=fleet,
-                instances=Instances(
-                    FleetRecords(valkey, prefix, runtime.run_name), JournalSizes(postgres, valkey, prefix)
-                ),
-                with_access=doors.people.numbers, seals=SealStore(postgres, audit_line), inline=inline,
+                instances=instances, with_access=doors.people.numbers,
+                locked_addresses=doors.lockout.locked_addresses, seals=SealStore(postgres, audit_line), inline=inline,
             ),
             metrics=MetricsPage(
                 runtime=runtime, book=book, limiter=limiter, connections=connections, views=rooms.views,
@@ -96,6 +97,7 @@ class WatchServices:
                 trail=doors.audit_trail, client=hook_of(settings), limiter=limiter,
             ),
             reports=Reports(rooms=directory, live=LiveHours(prefix, loader), store=HourStore(postgres)),
+            stop_guard=StopGuard(runtime, instances),
             edge_watch=edge_watch,
             connections=connections,
         )  # fmt: skip

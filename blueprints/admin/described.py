@@ -161,7 +161,7 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ("DELETE", "monitor-tokens/<id>"): _act("End one link", shapes.LINKS_REVOKED, "no_link"),
     ("POST", "shutdown"): _act(
         "Stop the instance that answers", struct({"ok": const(True), "stopping": const(True), "uptimeSec": COUNT}),
-        "invalid_force", body=body_of({}, {"force": FLAG}),
+        "invalid_force", "below_fleet_minimum", body=body_of({}, {"force": FLAG}),
     ),
     ("GET", "protection"): _read("What bot protection does, and decided lately", shapes.PROTECTION),
     ("GET", "history"): Operation(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from app.core.errors import BadRequest, BodyTooLarge, QmError
 from app.services.inline_saves import InlineRequiresOwner
 from app.services.rooms import NotRecorded
+from app.services.stop_guard import BelowFleetMinimum
 
 if TYPE_CHECKING:
     from blueprints.admin.routing import Call
@@ -33,6 +34,7 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("POST", "monitor-tokens/<id>/reveal"): "monitor_token.reveal",
     ("DELETE", "monitor-tokens/<id>"): "monitor_token.revoke",
     ("DELETE", "monitor-tokens"): "monitor_token.revoke_all",
+    ("POST", "shutdown"): "server.shutdown",
 }
 """What the audit trail calls the act of a route."""
 UNRECORDED: Final = "not recorded: it may have taken effect"
@@ -41,7 +43,7 @@ UNRECORDED: Final = "not recorded: it may have taken effect"
 async def note_refused(call: Call, method: str, path: str, refusal: QmError) -> None:
     """Write down that ``refusal`` met an act that counts; nothing for any other."""
     action = ACTIONS.get((method, path))
-    if action is None or not isinstance(refusal, InlineRequiresOwner | NotRecorded):
+    if action is None or not isinstance(refusal, InlineRequiresOwner | NotRecorded | BelowFleetMinimum):
         return
     if action == "operator.revoke" and "purge" in call.query:
         action = "operator.purge"
@@ -49,6 +51,8 @@ async def note_refused(call: Call, method: str, path: str, refusal: QmError) -> 
     if isinstance(refusal, InlineRequiresOwner):
         action = "room.create" if refusal.creating else "room.update"
         detail = f"{refusal.code}: {', '.join(refusal.members['fields'])}"
+    if isinstance(refusal, BelowFleetMinimum):
+        detail = f"{refusal.code}: {refusal.sentence}"
     await call.qm.audit_trail.note(call.actor, action, detail, room=_room(call, path), ok=False)
 
 

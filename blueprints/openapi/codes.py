@@ -14,8 +14,8 @@ _BY_STATUS: Final = {
     "monitor_cannot_sign_in origin_not_allowed",
     404: "no_link no_operator no_room no_ticket not_found not_inline_host notify_disabled",
     405: "method_not_allowed",
-    409: "alert_webhook_not_set ambiguous_ref operator_revoked previous_generation proxy_origin_conflict room_bypassed "
-    "room_scheduled stale_room too_many_links too_many_operators",
+    409: "alert_webhook_not_set ambiguous_ref below_fleet_minimum operator_revoked previous_generation "
+    "proxy_origin_conflict room_bypassed room_scheduled stale_room too_many_links too_many_operators",
     410: "link_not_live",
     413: "body_too_large",
     429: "prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",

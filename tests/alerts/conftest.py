@@ -11,6 +11,7 @@ import pytest
 from app.core.clock import wall_ms
 from app.core.settings import Settings
 from app.domain.alerts import Alert
+from app.domain.capacity import Declared
 from app.infrastructure.alert_store import AlertLog, AlertStore
 from app.infrastructure.fleet_records import FleetRecords
 from app.infrastructure.hook_client import HookClient
@@ -69,7 +70,8 @@ class Watch:
             rooms=self.rooms, engine=self.world.admin, valkey=self.valkey,
             sites=Sites(self.sites, every_ms=600_000, timeout_ms=5000), settings=chosen,
         )  # fmt: skip
-        sight = AlertSight(room_sight, FleetSight(self.records, self.book, chosen.alert_every_ms))
+        declared = Declared.of(chosen, frozenset(name.upper() for name in settings))
+        sight = AlertSight(room_sight, FleetSight(self.records, self.book, chosen.alert_every_ms, declared))
         client = HookClient(self.receiver.url, limit_sec=limit_sec) if told else None
         self.duty = AlertDuty(
             sight=sight, store=self.store, client=client, settings=chosen, attempts=self.attempts,

@@ -48,7 +48,7 @@ class Instance:
         runtime: Any = SimpleNamespace(
             instance_id=name, run_name=f"{name}.1", started_at=1, is_leader=False, is_private=False, settings=chosen
         )
-        stand: Any = SimpleNamespace(ready=True, storage_ok=True)
+        stand: Any = SimpleNamespace(ready=True, storage_ok=True, is_stopping=False)
         nobody: Any = SimpleNamespace(all=list)
         self.self = InstanceWatch(
             runtime=runtime, book=self.book, valkey=watch.valkey, records=self.records, rooms=nobody,

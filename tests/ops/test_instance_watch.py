@@ -30,6 +30,7 @@ from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
 from app.infrastructure.site_store import SiteStore
 from app.infrastructure.store_trouble import Trouble
+from app.services.capacity_watch import CapacityWatch
 from app.services.instance_watch import ClockWatch, InstanceWatch
 from app.services.origin_watch import LastMinute, Met, OriginWatch, of_fleet
 from app.services.reduced import reduced_health
@@ -58,7 +59,7 @@ class Desk:
         self.sites = SiteStore(house.valkey, house.prefix, LuaLoader(house.valkey))
         self.watch = self.make_watch(self.standing)
 
-    def make_watch(self, standing: Standing) -> InstanceWatch:
+    def make_watch(self, standing: Standing, capacity: CapacityWatch | None = None) -> InstanceWatch:
         """The watch as a process that was just started has it."""
         return InstanceWatch(
             runtime=self.runtime,
@@ -71,6 +72,7 @@ class Desk:
             numbers=self.numbers,
             stand=standing.now,
             kids=("9f86d081",),
+            capacity=capacity,
         )
 
     async def make(self, room_id: str, target: str) -> None:
