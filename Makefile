@@ -9,6 +9,11 @@ BIN := $(VENV)/bin
 
 LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
+# Tests that need shared stores get throw-away ones, unless the environment names others; none of them is skipped.
+test test-slow: export TEST_VALKEY_URL ?= auto
+test test-slow: export TEST_DATABASE_URL ?= auto
+test test-slow: export QM_REQUIRE_VALKEY ?= 1
+
 check: lint test ## lint and test (the default)
 
 help: ## this list

@@ -12,8 +12,9 @@ import pytest
 from redis import Redis
 
 from app.infrastructure.embedded import PrivateStores
+from tests import run_stores
 
-pytest_plugins = ["tests.admin.fixtures"]
+pytest_plugins = ["tests.run_plugin", "tests.admin.fixtures"]
 
 # A client of httpx reads every root certificate at its making: 20 ms of CPU, taken from the server under test whenever
 # a test asks it again and again. Nothing here speaks TLS with the world.
@@ -31,14 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def private_stores() -> Iterator[PrivateStores]:
+def private_stores() -> PrivateStores:
     """Both stores on throw-away data, started at the first test that asks for one."""
-    stores = PrivateStores(data_dir=None)
-    stores.start()
-    try:
-        yield stores
-    finally:
-        stores.stop()
+    return run_stores.private()
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[run_stores.Place]:
+    """A prefix and a schema in the shared stores, for instances beside each other; removed after the file."""
+    made = run_stores.Place.of(secrets.token_hex(4))
+    yield made
+    made.clear()
 
 
 @pytest.fixture(scope="session")

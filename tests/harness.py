@@ -1,6 +1,6 @@
 """A server under test: started as an operator starts it, stopped or killed by its process id.
 
-``QM_SERVER_CMD`` runs the tests against another server command, with the same environment (CFG-090).
+What the environment of the run asks for (another command, another store) is read in ``tests/run_environment.py``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +21,14 @@ from types import TracebackType
 from typing import Any
 
 from app.core.parent_death import die_with_parent_before_exec
+from tests.run_environment import read
+from tests.run_stores import Place, shared
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SEC = 60.0
+FREE_SEC = 5.0
+PASSED = re.compile(r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|PYTHON\w*")
+"""Variables around the run that a server is given: none of the product's."""
 LIMITS = (
     "JOIN_LIMIT_PER_MIN", "CHECK_LIMIT_PER_MIN", "STATUS_LIMIT_PER_MIN", "WAITING_LIMIT_PER_MIN", "SSE_PER_IP",
     "SSE_MAX_TOTAL", "ADMIN_AUTH_FAIL_PER_MIN", "VERIFY_LIMIT_PER_MIN", "NOTIFY_LIMIT_PER_MIN",
@@ -38,7 +43,8 @@ class Server:
     """``with Server(env={...}, workers=2) as server:`` - a running server with a directory of its own.
 
     The environment is CFG-091's (limits off, a key, a secret, any free port) plus ``env``, in which None unsets. A
-    restart keeps ``base``, and with ``STORE=embedded`` the state.
+    restart keeps ``base`` and with it the state, except with ``STORE=memory``. With ``STORE=valkey`` and no
+    ``VALKEY_URL`` it has a ``place`` of its own in the shared stores, which goes with it.
     """
 
     def __init__(
@@ -50,14 +56,21 @@ class Server:
         root: Path = ROOT,
     ):
         """``root``: folder of the code, of this build unless another is named."""
+        run = read(os.environ)
+        is_foreign = command is None and run.command is not None
+        given = {"STORE": run.store, **(env or {})}
+        has_place = given["STORE"] == "valkey" and "VALKEY_URL" not in given
+        if has_place:
+            shared()  # skips, where there are no shared stores, before anything is made
         self.root = root
+        self.is_foreign = is_foreign
         self.base = Path(tempfile.mkdtemp(prefix="qm-test-"))
+        self.place = Place.of(self.base.name) if has_place else None
         self.admin_key = secrets.token_hex(16)
-        given: dict[str, str | None] = {
-            **{name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
-            "PORT": "0",
+        variables: dict[str, str | None] = {
+            **{name: value for name, value in os.environ.items() if PASSED.fullmatch(name)},
+            "PORT": str(free_port()) if is_foreign else "0",  # any other server need not know the 0
             "HOST": "127.0.0.1",
-            "STORE": "memory",
             "DATA_DIR": str(self.base / "data"),
             "ADMIN_KEY": self.admin_key,
             "SECRET": secrets.token_hex(32),
@@ -67,12 +80,11 @@ class Server:
             "MESH_KNOCK_MS": "600000",  # sites of rooms under test do not exist
             "LOOP_LAG_WARN_MS": "5000",  # a machine that runs tests is busy
             **dict.fromkeys(LIMITS, "0"),
-            **(env or {}),
+            **(self.place.env if self.place else {}),
+            **given,
         }
-        self.env = {name: value for name, value in given.items() if value is not None}
-        own = os.environ.get("QM_SERVER_CMD")
-        self.command = command or (shlex.split(own) if own is not None else [sys.executable, "-m", "app", "serve"])
-        assert self.command, "QM_SERVER_CMD is empty"
+        self.env = {name: value for name, value in variables.items() if value is not None}
+        self.command = command or list(run.command or (sys.executable, "-m", "app", "serve"))
         self.process: subprocess.Popen[str] | None = None
         self.line = ""
         self.url = ""
@@ -113,13 +125,17 @@ class Server:
         too_late = threading.Timer(START_SEC, self.process.kill)
         too_late.start()
         try:
-            self.line = self.process.stdout.readline().strip()
+            for line in self.process.stdout:
+                self.line = line.strip()
+                if "listening" in line:
+                    break
+            else:
+                code = self.process.wait(10)
+                raise ServerEnded(f"no listening line (exit code {code}); stderr:\n{self.stderr[-4000:]}")
         finally:
             too_late.cancel()
-        match = re.search(r"listening on (http://\S+)", self.line)
-        if match is None:
-            raise ServerEnded(f"no listening line (exit code {self.process.wait(10)}); stderr:\n{self.stderr[-4000:]}")
-        self.url = match[1]
+        match = re.search(r"http://\S+", self.line)
+        self.url = match[0] if match else f"http://{self.env['HOST']}:{self.env['PORT']}"
 
     def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
         """Send ``sig`` to the started process."""
@@ -135,6 +151,8 @@ class Server:
         code = self.process.wait(deadline_sec)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        if self.is_foreign:
+            self._refuse_wrapper()
         return code
 
     def stop(self) -> int:
@@ -153,22 +171,56 @@ class Server:
         return {pid: line for pid, line in _children_of(self.pid).items() if line}
 
     def __enter__(self) -> Server:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process is not None:
-            if self.process.poll() is None:
-                self.kill(signal.SIGTERM)
-                try:
-                    self.wait(15)
-                except subprocess.TimeoutExpired:
-                    self.kill()
-            self.wait()
-        if error is not None:
-            sys.stderr.write(f"--- stderr of the server ---\n{self.stderr[-6000:]}\n")
-        shutil.rmtree(self.base, ignore_errors=True)
+        try:
+            self._end()
+        finally:
+            if error is not None:
+                sys.stderr.write(f"--- stderr of the server ---\n{self.stderr[-6000:]}\n")
+            shutil.rmtree(self.base, ignore_errors=True)
+            if self.place is not None:
+                self.place.clear()
+
+    def _end(self) -> None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.kill(signal.SIGTERM)
+            try:
+                self.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.wait()
+
+    def _refuse_wrapper(self) -> None:
+        """A command that has ended while its port still answers was not the server itself (TST-026)."""
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        end = time.monotonic() + FREE_SEC
+        while port and is_open(port):
+            assert time.monotonic() < end, f"QM_SERVER_CMD is a wrapper: its process has ended, port {port} is open"
+            time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    """True when somebody listens on this loopback port."""
+    with socket.socket() as sock:
+        sock.settimeout(1)
+        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_running(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from redis import Redis
 from tests.admin.callers import Caller, Callers, code
 from tests.admin.test_http_stream import Events, stream, ticket_of
 from tests.harness import Server, wait_for
+from tests.run_stores import Place
 
 SESSION = "/api/admin/session"
 
@@ -37,15 +37,11 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(valkey_url: str, database_url: str) -> Iterator[Pair]:
+def pair(place: Place) -> Iterator[Pair]:
     """Both run two workers and look at each stream every 2 s, by copies that they confirm once a minute: what holds on
     the other within seconds was told by a hint, sent by one worker and heard by all."""
-    prefix = f"t{secrets.token_hex(4)}:"
     env: dict[str, str | None] = {
-        "STORE": "valkey",
-        "VALKEY_URL": valkey_url,
-        "DATABASE_URL": f"{database_url}&search_path=t_{secrets.token_hex(4)}",
-        "VALKEY_PREFIX": prefix,
+        **place.env,
         "SECRET": "s" * 40,
         "ADMIN_KEY": "key-of-both-instances-of-this-test",
         "TRUST_PROXY": "1",
@@ -59,13 +55,11 @@ def pair(valkey_url: str, database_url: str) -> Iterator[Pair]:
         servers = [held.enter_context(Server(env=env, workers=2)) for _ in range(2)]
         for server in servers:
             server.admin_key = str(env["ADMIN_KEY"])
-        client = held.enter_context(Redis.from_url(valkey_url))
+        client = held.enter_context(Redis.from_url(place.valkey_url))
         pair = Pair(servers[0], servers[1], client)
         yield pair
         pair.at_one.close()
         pair.at_two.close()
-        if names := list(client.scan_iter(match=prefix + "*", count=1000)):
-            client.unlink(*names)
 
 
 def ends_with_revoked(events: Events) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,14 +16,8 @@ from redis.exceptions import RedisError
 
 from app.core.parent_death import die_with_parent_before_exec
 from app.infrastructure.store_binaries import Binaries
+from tests.harness import free_port
 from tests.process.waiting import until_sync
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class ValkeyServer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from app.core.settings_row import Bad
 from app.core.settings_rules import load
 from app.process.start import PG_IN_BACKGROUND, with_pool
 from app.process.stop import kept_sec
-from tests.harness import LIMITS, Server
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = (ROOT / "docs/spec/01-configuration.md").read_text("utf-8")
@@ -171,20 +169,3 @@ def test_it_reads_no_variable_of_programs_beside_it() -> None:
     assert {one.variable for one in loaded.warnings} == {name for name in OUTSIDE if name.startswith("QM_")}
     assert {one.code for one in loaded.warnings} == {"unknown_variable"}
     assert {**loaded.settings.shown(), "QM_INSTANCE_ID": ""} == {**load({}).settings.shown(), "QM_INSTANCE_ID": ""}
-
-
-@pytest.mark.req("CFG-090")
-def test_the_http_tests_run_against_another_server_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "a server"
-    program.write_text('#!/bin/sh\necho "listening on http://$HOST:1$PORT args=$#:$1:$2:$QM_EXTRA"\nexec sleep 60\n')
-    program.chmod(0o700)
-    monkeypatch.setenv("QM_SERVER_CMD", f'"{program}" one "two three;$HOME"')
-    with Server({"QM_EXTRA": "x"}) as server:
-        assert server.command == shlex.split(f"'{program}' one 'two three;$HOME'")
-        assert server.line == "listening on http://127.0.0.1:10 args=2:one:two three;$HOME:x"
-        assert list(server.descendants()) == [], "it is the process itself"
-        assert set(LIMITS) <= set(server.env)
-    for empty in ("", "  "):
-        monkeypatch.setenv("QM_SERVER_CMD", empty)
-        with pytest.raises(AssertionError, match="QM_SERVER_CMD is empty"):
-            Server()

@@ -57,6 +57,7 @@ def kill_child(server: Server, name: str) -> None:
     os.kill(victim, signal.SIGKILL)
 
 
+@pytest.mark.req("CFG-091", "TST-007")
 def test_it_keeps_the_line_over_a_restart(server: Server) -> None:
     number = joined(server)
 

@@ -20,10 +20,7 @@ from app.infrastructure.store_checks import StoreRefused, check_postgres, check_
 from tests.chaos.stores import ValkeyServer
 from tests.harness import Server, wait_for
 from tests.process.forms import JOURNEY, journey
-
-
-def shared(valkey_url: str, database_url: str, prefix: str) -> dict[str, str | None]:
-    return {"STORE": "valkey", "VALKEY_URL": valkey_url, "DATABASE_URL": database_url, "VALKEY_PREFIX": prefix}
+from tests.run_stores import Place
 
 
 async def test_it_finds_both_stores_well(valkey_url: str, database_url: str) -> None:
@@ -101,14 +98,9 @@ async def test_it_takes_a_refused_connection_for_something_that_passes() -> None
 @pytest.mark.req("FLT-140", "CFG-192", "CFG-206")
 @pytest.mark.req("FLT-009", "FLT-119")
 @pytest.mark.req("OBS-185")
-def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happened(
-    valkey_url: str, fresh_prefix: str, fresh_schema: str
-) -> None:
+def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happened(place: Place) -> None:
     """The counts of the unfinished hour, the lease, the last commits, notes, and at the end the trail's last entry."""
-    with (
-        Server(env=shared(valkey_url, fresh_schema, fresh_prefix), workers=1) as server,
-        Redis_.from_url(valkey_url) as valkey,
-    ):
+    with Server(env={**place.env}, workers=1) as server, Redis_.from_url(place.valkey_url) as valkey:
         assert " store=valkey " in server.line
         assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
         wait_for(lambda: httpx.get(server.url + "/healthz", timeout=10).json()["leader"] is True)
@@ -119,21 +111,21 @@ def test_it_starts_on_shared_stores_and_leaves_them_running_with_all_that_happen
         room = {"id": "shop", "targetUrl": "https://shop.example/", "ratePerMinute": 0}
         assert httpx.post(f"{server.url}/api/admin/rooms", json=room, headers=key, timeout=20).status_code == 200
         assert httpx.post(f"{server.url}/api/join", json={"roomId": "shop"}, timeout=20).status_code == 200
-        assert valkey.exists(leader_lease(fresh_prefix))
+        assert valkey.exists(leader_lease(place.prefix))
         # Acknowledged before it is stored: what of it is there after the stop, the stop has stored.
         assert httpx.post(f"{server.url}/api/admin/rooms/shop/pause", headers=key, timeout=20).status_code == 200
 
         assert server.stop() == 0
 
-        assert not valkey.exists(leader_lease(fresh_prefix)), "given back, not left to run out"
+        assert not valkey.exists(leader_lease(place.prefix)), "given back, not left to run out"
         assert not Path(server.env["DATA_DIR"]).exists(), "nothing is kept on the instance's own disk"
-    assert rows(fresh_schema, "SELECT room, joins FROM room_hours WHERE joins > 0 ORDER BY room") == [
+    assert rows(place.database_url, "SELECT room, joins FROM room_hours WHERE joins > 0 ORDER BY room") == [
         ("form", 2), ("shop", 1),
     ]  # fmt: skip
-    facts = [kind for (kind,) in rows(fresh_schema, "SELECT type FROM events WHERE room = 'shop' ORDER BY seq")]
+    facts = [kind for (kind,) in rows(place.database_url, "SELECT type FROM events WHERE room = 'shop' ORDER BY seq")]
     assert facts == [FactType.ROOM_CREATED, FactType.JOINED, FactType.ROOM_UPDATED]
-    assert ("state",) in rows(fresh_schema, "SELECT kind FROM timeline WHERE room = 'shop'")
-    trail = [action for (action,) in rows(fresh_schema, "SELECT action FROM audit ORDER BY id")]
+    assert ("state",) in rows(place.database_url, "SELECT kind FROM timeline WHERE room = 'shop'")
+    trail = [action for (action,) in rows(place.database_url, "SELECT action FROM audit ORDER BY id")]
     assert trail[0] == "server.start"
     assert trail[-1] == "server.stop"
 
@@ -150,8 +142,8 @@ def rows(database_url: str, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.req("FLT-054", "ADM-043", "FLT-034")
-def test_it_boots_degraded_when_neither_store_can_be_reached(fresh_prefix: str) -> None:
-    env = shared("redis://127.0.0.1:1", "postgresql://127.0.0.1:1/qm", fresh_prefix)
+def test_it_boots_degraded_when_neither_store_can_be_reached() -> None:
+    env = {"STORE": "valkey", "VALKEY_URL": "redis://127.0.0.1:1", "DATABASE_URL": "postgresql://127.0.0.1:1/qm"}
     with Server(env=env, workers=1) as server:
         assert "valkey: unreachable at boot" in server.stderr
         assert httpx.get(server.url + "/healthz", timeout=10).json()["backend"]["valkey"] == "down"
@@ -165,7 +157,7 @@ def test_it_boots_degraded_when_neither_store_can_be_reached(fresh_prefix: str) 
 
 @pytest.mark.req("CFG-179")
 def test_it_refuses_with_one_block_and_code_78() -> None:
-    server = Server(env={"PORT": "http", "STORE": "valkey", "SECRET": None})
+    server = Server(env={"PORT": "http", "STORE": "valkey", "VALKEY_URL": None, "SECRET": None})
     server.start(wait=False)
     try:
         assert server.wait() == 78
@@ -178,20 +170,20 @@ def test_it_refuses_with_one_block_and_code_78() -> None:
         server.__exit__(None, None, None)
 
 
-def test_it_checks_and_migrates_from_the_command_line(valkey_url: str, fresh_prefix: str, fresh_schema: str) -> None:
-    server = Server(env=shared(valkey_url, fresh_schema, fresh_prefix))
+def test_it_checks_and_migrates_from_the_command_line() -> None:
+    server = Server(env={"STORE": "valkey"})
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*server.command[:3], *words], env=server.env, capture_output=True, text=True, check=False
         )
 
-    checked = run("check")
-    assert (checked.returncode, "Valkey answers" in checked.stderr, "Postgres answers" in checked.stderr) == (
-        0,
-        True,
-        True,
-    )
-    first, second = run("migrate"), run("migrate")
+    try:
+        checked = run("check")
+        said = "Valkey answers" in checked.stderr, "Postgres answers" in checked.stderr
+        assert (checked.returncode, *said) == (0, True, True)
+        first, second = run("migrate"), run("migrate")
+    finally:
+        server.__exit__(None, None, None)
     assert (first.returncode, first.stderr.startswith("applied: 0001")) == (0, True), first.stderr
     assert second.stderr.strip().endswith("the schema is up to date")
