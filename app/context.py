@@ -58,6 +58,7 @@ from app.services.room_services import RoomServices
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
 from app.services.stop_guard import StopGuard
+from app.services.step_up import StepUps
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
 from app.services.visitor_counts import VisitorCounts
@@ -87,6 +88,7 @@ class AppContext:
     history: History
     install_check: InstallCheck
     sessions: Sessions
+    step_ups: StepUps
     access: Access
     audit_trail: AuditTrail
     people: People
@@ -202,8 +204,8 @@ class AppContext:
             notes=Notes(NotesStore(postgres), directory),
             history=History(rooms=directory, store=ChartStore(valkey, prefix)),
             install_check=InstallCheck(rooms=rooms.service, pages=PagesSeen(valkey, prefix)),
-            sessions=doors.sessions, access=doors.access, audit_trail=doors.audit_trail, people=doors.people,
-            operators=doors.operators, monitor_links=doors.monitor_links,
+            sessions=doors.sessions, step_ups=doors.step_ups, access=doors.access, audit_trail=doors.audit_trail,
+            people=doors.people, operators=doors.operators, monitor_links=doors.monitor_links,
             admin_health=watch.health, metrics=watch.metrics, alerts=watch.alerts, reports=watch.reports,
             edge_watch=watch.edge_watch, connections=watch.connections,
             live=_live(rooms.service, watch.health, doors, limiter, book),

@@ -1,4 +1,5 @@
-"""What the admin API keeps in Valkey besides rooms: failed sign-ins, one-use stream tickets, signed-out sessions.
+"""What the admin API keeps in Valkey besides rooms: failed sign-ins, one-use stream tickets, step-up
+tokens, signed-out sessions.
 
 All of it is short-lived and shared by every process that uses this Valkey. One-time secrets are kept as SHA-256 only,
 so that a copy of the store opens nothing (ADM-301). These keys belong to no room and are spelled here alone; they
@@ -95,6 +96,15 @@ class AdminStore:
         value = await self._valkey.execute("GETDEL", self._ticket_key(ticket))
         return value.encode() if isinstance(value, str) else value
 
+    async def put_step_up(self, token: str, value: bytes, ttl_ms: int) -> None:
+        """Keep ``value`` for as long as ``token`` is good."""
+        await self._valkey.execute("SET", self._step_up_key(token), value, "PX", ttl_ms)
+
+    async def step_up(self, token: str) -> bytes | None:
+        """The value of ``token``; None when there is none."""
+        value = await self._valkey.execute("GET", self._step_up_key(token))
+        return value.encode() if isinstance(value, str) else value
+
     async def revoke_session(self, session_id: str, ttl_ms: int) -> None:
         """Remember for ``ttl_ms`` that a session was signed out."""
         await self._valkey.execute("SET", self._session_key(session_id), 1, "PX", max(1, ttl_ms))
@@ -110,7 +120,14 @@ class AdminStore:
         return f"{self._base}connector:{address.hex()}"
 
     def _ticket_key(self, ticket: str) -> str:
-        return f"{self._base}sse:{hashlib.sha256(ticket.encode()).hexdigest()}"
+        return f"{self._base}sse:{_digest(ticket)}"
+
+    def _step_up_key(self, token: str) -> str:
+        return f"{self._base}step-up:{_digest(token)}"
 
     def _session_key(self, session_id: str) -> str:
         return f"{self._base}out:{session_id}"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

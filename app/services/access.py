@@ -89,6 +89,16 @@ class Access:
             raise Forbidden("A monitor link is opened, not signed in with.", code="monitor_cannot_sign_in")
         return holder
 
+    async def step_up(self, client: Client, caller: Principal, key: str) -> None:
+        """``caller`` presents a key once more: ADMIN_KEY, which is nobody's alone, or the key of his own (WHK-113).
+
+        Raises Unauthorized for a wrong key, which counts, and Forbidden for anybody else's (WHK-115).
+        """
+        holder = await self._by_key(client, key)
+        is_own = holder.kind is Kind.OPERATOR and holder.operator_id == caller.operator_id
+        if holder.kind is not Kind.ADMIN_KEY and not is_own:
+            raise Forbidden("This is the key of somebody else. Present your own.", code="step_up_other_person")
+
     async def _by_header(self, brought: Brought) -> Principal:
         match = _BEARER(brought.authorization.strip(" \t")) if brought.authorization is not None else None
         key = (match[1] or "").strip(" \t") if match else ""

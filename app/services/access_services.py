@@ -16,12 +16,14 @@ from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services.access import Access
 from app.services.audit_trail import AuditTrail
+from app.services.holder_proof import HolderProofs
 from app.services.lockout import Lockout
 from app.services.monitor_links import MonitorLinks
 from app.services.named_keys import NamedKeys
 from app.services.operators import Operators
 from app.services.people import People
 from app.services.sessions import Sessions
+from app.services.step_up import StepUps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +32,7 @@ class AccessServices:
 
     access: Access
     sessions: Sessions
+    step_ups: StepUps
     people: People
     operators: Operators
     monitor_links: MonitorLinks
@@ -60,7 +63,8 @@ class AccessServices:
             workers=settings.workers or 1,
         )
         named = NamedKeys(keyring=keyring, people=people, records=records, store=store, limiter=limiter, now=wall_ms)
-        sessions = Sessions(keyring=keyring, admin_key=settings.admin_key, store=store, people=people, now=wall_ms)
+        proofs = HolderProofs(keyring, settings.admin_key)
+        sessions = Sessions(keyring=keyring, proofs=proofs, store=store, people=people, now=wall_ms)
         return cls(
             access=Access(
                 admin_key=settings.admin_key,
@@ -70,6 +74,7 @@ class AccessServices:
                 lockout=lockout,
             ),
             sessions=sessions,
+            step_ups=StepUps(store=store, people=people, proofs=proofs, now=wall_ms),
             people=people,
             operators=Operators(store=records, people=people, verifiers=named.verifiers, now=wall_ms),
             monitor_links=MonitorLinks(

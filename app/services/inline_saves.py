@@ -13,12 +13,14 @@ from typing import Any, Final
 from app.core.errors import BadRequest, Forbidden, QmError
 from app.core.settings import Settings
 from app.domain.actor import Actor
+from app.domain.hosts import UNTOLD
 from app.domain.inline.hosts import host_name, is_literal
 from app.domain.inline.proxy_origin import is_private_literal, loops, origin_of, public_place, same_host_rooms
 from app.domain.origins import Origin, parse_web_url
 from app.domain.roles import Role
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.address_guard import AddressGuard, AddressRefused, NotResolved
+from app.services.step_up import StepUpRequired
 
 RESOLVE_SEC: Final = 2.0
 JUDGED: Final = ("target_url", "proxy_origin")
@@ -59,10 +61,13 @@ class InlineSaves:
         self._guard = guard
         self._rooms = rooms
 
-    async def judge(self, before: RoomConfig | None, after: RoomConfig, *, actor: str, host: str) -> Warnings:
-        """Refuse the save, or say what it brings with it. ``host``: what the caller's request was sent to.
+    async def judge(
+        self, before: RoomConfig | None, after: RoomConfig, *, actor: str, host: str, confirmed: bool = True
+    ) -> Warnings:
+        """Refuse the save, or say what it brings with it. ``host``: what the caller's request was sent to;
+        ``confirmed`` False: the caller would have to present his key again to change what only an owner may (ADM-298).
 
-        Raises Forbidden, BadRequest, OriginConflict.
+        Raises Forbidden (InlineRequiresOwner, StepUpRequired), BadRequest, OriginConflict.
         """
         changed = _changed(before, after)
         is_inline = after.is_inline or (before is not None and before.is_inline)
@@ -71,6 +76,8 @@ class InlineSaves:
             return []
         if isinstance(actor, Actor) and actor.role is not None and actor.role != Role.OWNER.word:
             raise InlineRequiresOwner([_NAMES[key] for key in changed], creating=before is None)
+        if not confirmed:
+            raise StepUpRequired
         self._refuse_loops(after, changed)
         self._refuse_conflict(after)
         return [*await self._address_warnings(after, changed), *self._host_warnings(before, after, host)]
@@ -142,20 +149,32 @@ class InlineSaves:
                 "Set ADMIN_HOST or PUBLIC_URL to this name and restart."
             )
             warnings.append({"code": "console_host_withheld", "host": name, "message": message})
-        if before is not None and before.is_inline and self._leaves(before, after, rooms, name):
-            console = f"{settings.public_url.rstrip('/')}/" if settings.public_url else None
-            message = f"No room is inline on {name} any longer: the console is no more below /__qm there."
-            warnings.append({"code": "inline_host_left", "console": console, "message": message})
+        if before is not None and self._leaves(before, after, rooms, name):
+            warnings.append(self._left(name))
         return warnings
 
+    def left_behind(self, deleted: RoomConfig, host: str) -> Warnings:
+        """What the deletion of a room does to the console on ``host``, to which it was sent."""
+        name = host_name(host)
+        rooms = [room.config for room in self._rooms() if room.id != deleted.id]
+        return [self._left(name)] if self._leaves(deleted, None, rooms, name) else []
+
+    def _left(self, name: str) -> Mapping[str, Any]:
+        public_url = self._settings.public_url
+        console = f"{public_url.rstrip('/')}/" if public_url else None
+        message = f"No room is inline on {name} any longer: the console is no more below /__qm there."
+        if console is None:
+            message = f"{message} {UNTOLD}"
+        return {"code": "inline_host_left", "console": console, "message": message}
+
     @staticmethod
-    def _leaves(before: RoomConfig, after: RoomConfig, rooms: list[RoomConfig], asked: str) -> bool:
-        """Tell whether the host that was asked has lost its last inline room (INL-023)."""
-        place = public_place(before)
+    def _leaves(before: RoomConfig, after: RoomConfig | None, rooms: list[RoomConfig], asked: str) -> bool:
+        """Tell whether the host that was asked has lost its last inline room (INL-023). ``after`` None: deleted."""
+        place = public_place(before) if before.is_inline else None
         if place is None or place[0] != asked:
             return False
-        is_still = after.is_inline and public_place(after) == place
-        return not is_still and not same_host_rooms(before, [*rooms, after])
+        is_still = after is not None and after.is_inline and public_place(after) == place
+        return not is_still and not same_host_rooms(before, rooms if after is None else [*rooms, after])
 
 
 def _changed(before: RoomConfig | None, after: RoomConfig) -> list[str]:

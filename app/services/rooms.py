@@ -83,6 +83,7 @@ class Deleted:
     waiting: int
     passes: int
     sessions: int
+    warnings: Sequence[Mapping[str, Any]] = ()
 
 
 class RoomService:
@@ -144,12 +145,18 @@ class RoomService:
         return await self._seen(room, figures)
 
     async def upsert(
-        self, body: Mapping[str, Any], *, actor: str, if_match: str | None = None, host: str = ""
+        self,
+        body: Mapping[str, Any],
+        *,
+        actor: str,
+        if_match: str | None = None,
+        host: str = "",
+        confirmed: bool = True,
     ) -> Saved:
         """Create a room or change the fields that were sent (ADM-127). ``if_match``: header value, None = not sent.
 
-        ``host``: what the request was sent to. Raises BadRequest, Forbidden, OriginConflict, StaleEtag,
-        StorageUnavailable (NotRecorded when it may have taken effect).
+        ``host``: what the request was sent to; ``confirmed``: see :meth:`InlineSaves.judge`. Raises BadRequest,
+        Forbidden, OriginConflict, StaleEtag, StorageUnavailable (NotRecorded when it may have taken effect).
         """
         named = body.get("id")
         room_id = RoomId(named) if isinstance(named, str) and is_room_id(named) else None
@@ -157,20 +164,22 @@ class RoomService:
         for _ in range(TRIES):
             moment = Moment(wall_ms(), room.config.opens_at if room is not None else None)
             patch = parse_patch(body, creating=room is None and room_id is not None, moment=moment)
-            warnings = await self._judge(patch, room, actor, host)
+            warnings = await self._judge(patch, room, actor=actor, host=host, confirmed=confirmed)
             saved = await self._save(patch, room, actor, if_match)
             if saved is not None:
                 return replace(saved, warnings=[*saved.warnings, *warnings]) if warnings else saved
             room = await self._rooms.reload(patch.id)
         raise StorageUnavailable
 
-    async def _judge(self, patch: RoomPatch, room: Room | None, actor: str, host: str) -> Sequence[Mapping[str, Any]]:
+    async def _judge(
+        self, patch: RoomPatch, room: Room | None, *, actor: str, host: str, confirmed: bool
+    ) -> Sequence[Mapping[str, Any]]:
         """What the save does to inline hosts: refusals and warnings."""
         if self._inline is None:
             return []
         before = None if room is None else room.config
         after = new_config(patch) if before is None else replace(before, **patch.values)
-        return await self._inline.judge(before, after, actor=actor, host=host)
+        return await self._inline.judge(before, after, actor=actor, host=host, confirmed=confirmed)
 
     async def change(
         self, room_id: str, values: Mapping[str, Any], *, actor: str, expect: Mapping[str, Any] | None = None
@@ -191,8 +200,11 @@ class RoomService:
             raise NoRoom
         return saved
 
-    async def delete(self, room_id: str, *, actor: str) -> Deleted:
-        """End a room's generation for good (ADM-165). Raises NoRoom, StorageUnavailable."""
+    async def delete(self, room_id: str, *, actor: str, host: str = "") -> Deleted:
+        """End a room's generation for good (ADM-165). ``host``: what the request was sent to.
+
+        Raises NoRoom, StorageUnavailable.
+        """
         room = await self._rooms.find(room_id)
         if room is None:
             raise await self._gone(room_id)
@@ -205,7 +217,8 @@ class RoomService:
             raise await self._gone(room.id)
         await self._committed(room.id, write)
         await self._rooms.announce(room.id)
-        return Deleted(write.generation, write.pre_queue, write.waiting, write.passes, write.sessions)
+        warnings = [] if self._inline is None else self._inline.left_behind(room.config, host)
+        return Deleted(write.generation, write.pre_queue, write.waiting, write.passes, write.sessions, warnings)
 
     async def _gone(self, room_id: str) -> QmError:
         """The answer to a second deletion: 404 once the first one is in the journal, else 503 (ADM-136)."""

@@ -7,22 +7,20 @@ sign in (access.py), HTTP.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import secrets
 from collections.abc import Callable, Sequence
 from enum import Enum
-from hmac import compare_digest
 from typing import Any, Final
 
 from app.core.errors import StorageUnavailable
-from app.core.secret import Secret
-from app.domain.keyring import Keyring, MacKey, Purpose
+from app.domain.keyring import Keyring, Purpose
 from app.domain.operators import MonitorLink, Operator
 from app.domain.principal import OWNER_BY_KEY, Kind, Principal, Via, operator
 from app.domain.tokens import MAX_FUTURE_MS, Cause, SignedTokens
 from app.infrastructure.admin_store import AdminStore
+from app.services.holder_proof import HolderProofs
 from app.services.people import People
 
 SESSION_MS: Final = 12 * 3600 * 1000
@@ -58,12 +56,11 @@ class Sessions:
     """Makes, reads and ends sessions; makes and redeems stream tickets."""
 
     def __init__(
-        self, *, keyring: Keyring, admin_key: Secret, store: AdminStore, people: People, now: Callable[[], int]
+        self, *, keyring: Keyring, proofs: HolderProofs, store: AdminStore, people: People, now: Callable[[], int]
     ) -> None:
         """``now``: wall clock in epoch ms."""
         self._signed = SignedTokens(keyring, Purpose.SESSION)
-        self._keyring = keyring
-        self._admin_keys = self._holder_keys(admin_key.reveal().encode())
+        self._proofs = proofs
         self._store = store
         self._people = people
         self._now = now
@@ -80,7 +77,7 @@ class Sessions:
             "who": f"operator:{holder.operator_id}" if holder.operator_id else str(holder.kind),
             "iat": now,
             "exp": now + SESSION_MS,
-            "bind": _bind(self._keys_of(record)[0], session_id),
+            "bind": self._proofs.make(record, session_id),
         }
         session = holder.through(Via.SESSION, session_id=session_id, expires_at=now + SESSION_MS)
         return self._signed.sign(payload), session
@@ -195,8 +192,7 @@ class Sessions:
         record = await self._people.operator(match[1]) if match else None
         if match and record is None:
             return Bad.OVER  # purged: what his sessions were bound to is gone with him
-        proofs = [compare_digest(payload["bind"], _bind(key, payload["sid"])) for key in self._keys_of(record)]
-        if not any(proofs):
+        if not self._proofs.fits(record, payload["sid"], payload["bind"]):
             return Bad.FORGED
         now = self._now()
         if payload["iat"] > now + MAX_FUTURE_MS or not now < payload["exp"] <= payload["iat"] + SESSION_MS:
@@ -205,16 +201,6 @@ class Sessions:
             return Bad.OVER
         holder = OWNER_BY_KEY if record is None else operator(record)
         return holder.through(Via.SESSION, session_id=payload["sid"], expires_at=payload["exp"])
-
-    def _keys_of(self, record: Operator | None) -> list[MacKey]:
-        """Keys that prove the second secret of a holder; None: of ADMIN_KEY."""
-        return self._admin_keys if record is None else self._holder_keys(b"operator\0" + record.holder)
-
-    def _holder_keys(self, secret: bytes) -> list[MacKey]:
-        """Keys made from each signing secret and a holder's own, the present secret first (ADM-295)."""
-        purpose_keys = [self._keyring.v2_key(kid, Purpose.SESSION) for kid in self._keyring.kids]
-        holder = b"qm:session-holder\0" + secret
-        return [MacKey(key.sign(holder)) for key in purpose_keys if key is not None]
 
 
 def _is_session(payload: dict[str, Any]) -> bool:
@@ -228,7 +214,3 @@ def _is_session(payload: dict[str, Any]) -> bool:
         and 0 < len(payload["sid"]) <= 64
         and not {"room", "ticket", "handle"} & payload.keys()
     )
-
-
-def _bind(key: MacKey, session_id: str) -> str:
-    return base64.urlsafe_b64encode(key.sign(session_id.encode())).rstrip(b"=").decode()

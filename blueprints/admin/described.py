@@ -12,6 +12,8 @@ from typing import Final
 
 from app.domain.room_fields import BY_NAME, FIELDS
 from blueprints.admin import ops_shapes, shapes
+from blueprints.admin.confirmed import HEADER as STEP_UP_HEADER
+from blueprints.admin.confirmed import StepUp
 from blueprints.admin.routing import Route
 from blueprints.openapi.document import Operations
 from blueprints.openapi.operation import JSON, NOBODY, STREAM, Answer, Operation, Parameter, json_answer
@@ -31,6 +33,7 @@ _ROOM_CODES: Final = (
     "proxy_origin_private", "proxy_origin_loop", "proxy_origin_conflict", "inline_requires_owner",
 )  # fmt: skip
 _EMPTY: Final = body_of({})
+_KEY: Final = {**TEXT, "minLength": 1, "maxLength": 512}
 _RATE: Final = integer(0, 100_000)
 _SCHEDULE: Final[dict[str, Shape]] = {
     "opensAt": {"type": ["string", "integer", "null"], "description": "ISO 8601 with zone, or epoch ms."},
@@ -56,6 +59,9 @@ _QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
     "ticket": ("One-use ticket of `POST /api/admin/sse-ticket`.", TEXT),
 }
 _PATH: Final = {"id": ("Room, operator or link.", TEXT), "n": ("Number of a ticket, or its ref.", TEXT)}
+_STEP_UP: Final = Parameter(
+    STEP_UP_HEADER, "Token of `POST /api/admin/step-up`, where the act asks for one.", place="header"
+)
 _CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
 
 
@@ -75,13 +81,17 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "openapi.json"): _read("This document", ANY),
     ("POST", "session"): replace(
         _act("Sign in", shapes.SESSION, "csrf_required", "invalid_key_field", "monitor_cannot_sign_in", needs_body=True,
-             body=body_of({"key": {**TEXT, "minLength": 1, "maxLength": 512}})),
+             body=body_of({"key": _KEY})),
         parameters=(_CSRF,),
     ),
     ("DELETE", "session"): Operation(
         "Sign out", json_answer(struct({"ok": const(True)})), ("csrf_required",), (_CSRF,)
     ),
     ("POST", "sse-ticket"): _act("Ask for a ticket of the stream", shapes.SSE_TICKET),
+    ("POST", "step-up"): _act(
+        "Present your key once more, for acts that ask for it", shapes.STEPPED_UP, "invalid_key_field",
+        "step_up_other_person", needs_body=True, body=body_of({"key": _KEY}),
+    ),
     ("GET", "events"): Operation(
         "Live figures of all rooms", {200: Answer("Frames `stats` and `revoked`", {STREAM: TEXT})},
         ("csrf_required", "too_many_streams"),
@@ -205,14 +215,15 @@ def _completed(route: Route) -> Operation:
     path = [Parameter(name, _PATH[name][0], _PATH[name][1], "path") for name in names]
     query = [Parameter(name, *_QUERY[name]) for name in sorted(route.query)]
     csrf = () if route.method == "GET" else ("csrf_required",)
+    step_up = () if route.step_up is StepUp.NEVER else ("step_up_required",)
     missing = ("not_found",) if names else ()
     is_open = route.open_handler is not None
     role = "" if is_open else f" ({route.role.word})"
     return replace(
         told,
         summary=told.summary + role,
-        codes=tuple(dict.fromkeys([*told.codes, *_CREDENTIAL, *csrf, *missing])),
-        parameters=(*path, *query, *told.parameters),
+        codes=tuple(dict.fromkeys([*told.codes, *_CREDENTIAL, *csrf, *step_up, *missing])),
+        parameters=(*path, *query, *told.parameters, *((_STEP_UP,) if step_up else ())),
         security=(NOBODY,) if is_open and route.method == "POST" else ADMIN,
         tag=TAG,
     )

@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from app.core.errors import InvalidField
 from app.domain.roles import Role
+from blueprints.admin.confirmed import StepUp
 from blueprints.admin.routing import Call, Route, reply, tell
 
 
@@ -47,7 +48,7 @@ async def revoke_operator(call: Call) -> HTTPResponse:
 
 ROUTES: Final = (
     Route("GET", "operators", list_operators, role=Role.VIEWER),
-    Route("POST", "operators", make_operator, role=Role.OWNER),
-    Route("POST", "operators/<id>", change_operator, role=Role.OWNER),
+    Route("POST", "operators", make_operator, role=Role.OWNER, step_up=StepUp.ON_SITE),
+    Route("POST", "operators/<id>", change_operator, role=Role.OWNER, step_up=StepUp.ON_SITE),
     Route("DELETE", "operators/<id>", revoke_operator, role=Role.OWNER, query=frozenset({"purge"})),
 )

@@ -13,6 +13,7 @@ from app.services.live_frames import totals
 from app.services.room_object import room_object
 from app.services.room_reduced import object_for
 from app.services.rooms import Saved
+from blueprints.admin.confirmed import StepUp
 from blueprints.admin.routing import Call, Route, dump, reply, reply_text, tell
 
 YIELD_EVERY: Final = 50
@@ -39,10 +40,12 @@ async def read_room(call: Call) -> HTTPResponse:
 
 async def save_room(call: Call) -> HTTPResponse:
     """Create a room, or change the fields that were sent."""
-    body = call.body()
-    if_match = call.request.headers.get("if-match")
     saved = await call.qm.room_service.upsert(
-        body, actor=call.actor, if_match=if_match, host=call.request.ctx.client.host
+        call.body(),
+        actor=call.actor,
+        if_match=call.request.headers.get("if-match"),
+        host=call.request.ctx.client.host,
+        confirmed=call.is_confirmed,
     )
     if saved.created or saved.changed:
         act = "room_created" if saved.created else "room_updated"
@@ -54,7 +57,7 @@ async def delete_room(call: Call) -> HTTPResponse:
     """End a room for good; everyone in it is dropped."""
     call.no_body()
     room_id = call.args[0]
-    deleted = await call.qm.room_service.delete(room_id, actor=call.actor)
+    deleted = await call.qm.room_service.delete(room_id, actor=call.actor, host=call.request.ctx.client.host)
     tell(call, "room_deleted", room=room_id, generation=deleted.generation)
     dropped = {
         "waiting": deleted.waiting,
@@ -62,7 +65,8 @@ async def delete_room(call: Call) -> HTTPResponse:
         "passes": deleted.passes,
         "sessions": deleted.sessions,
     }
-    return reply({"ok": True, "roomId": room_id, "generation": deleted.generation, "dropped": dropped, "warnings": []})
+    told = {"generation": deleted.generation, "dropped": dropped, "warnings": deleted.warnings}
+    return reply({"ok": True, "roomId": room_id, **told})
 
 
 def saved_json(saved: Saved) -> dict[str, object]:
@@ -73,7 +77,7 @@ def saved_json(saved: Saved) -> dict[str, object]:
 
 ROUTES: Final = (
     Route("GET", "rooms", list_rooms),
-    Route("POST", "rooms", save_room, role=Role.OPERATOR),
+    Route("POST", "rooms", save_room, role=Role.OPERATOR, step_up=StepUp.BY_FIELDS),
     Route("GET", "rooms/<id>", read_room),
-    Route("DELETE", "rooms/<id>", delete_room, role=Role.OWNER),
+    Route("DELETE", "rooms/<id>", delete_room, role=Role.OWNER, step_up=StepUp.ON_SITE),
 )

@@ -1,6 +1,7 @@
 """The frame of every admin route: one table, one order of checks, one form of answer.
 
-Order (ADM-009): lockout, credential in the query, credential, CSRF, path and method, role, query and body, the act.
+Order (ADM-009, WHK-120): lockout, credential in the query, credential, CSRF, path and method, role, step-up, query
+and body, the act.
 A stranger learns nothing about which paths exist: without a credential all of them are 401 (ADM-010).
 """
 
@@ -22,9 +23,19 @@ from app.core.jsonbody import parse_object
 from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
-from app.services.access import CredentialInQuery, NoCredential, needs
+from app.services.access import CredentialInQuery, NoCredential, csrf_required, needs
+from app.services.step_up import StepUpRequired
+from blueprints.admin.confirmed import StepUp, is_confirmed
 from blueprints.admin.refused_acts import note_refused
-from blueprints.auth import SAFE_METHODS, brought_by, cleared_cookie, credential_in, query_of, refuse_forgery
+from blueprints.auth import (
+    SAFE_METHODS,
+    brought_by,
+    cleared_cookie,
+    credential_in,
+    is_foreign,
+    query_of,
+    refuse_forgery,
+)
 from blueprints.query_keys import tell_of_query_credential
 
 PREFIXES: Final = ("/api/admin", "/api/v1/admin")
@@ -46,6 +57,8 @@ class Call:
     args: tuple[str, ...] = ()
     """Values of the path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
+    is_confirmed: bool = True
+    """The caller need not present his key again; only a route that is asked ``BY_FIELDS`` is reached without."""
 
     @property
     def actor(self) -> Actor:
@@ -76,6 +89,9 @@ class Route:
     role: Role = Role.MONITOR
     query: frozenset[str] = frozenset()
     takes_ticket: bool = False
+    step_up: StepUp = StepUp.NEVER
+    takes_key: bool = False
+    """A key stands in its body: what another site's page caused is refused before anything is looked at (ADM-296)."""
     open_handler: OpenHandler | None = None
     """For the two routes that judge their own credential: signing in and out."""
 
@@ -114,6 +130,8 @@ class Router:
         request.ctx.route = "other" if route is None else f"{PREFIXES[0]}/{route.path}".rstrip("/")
         if route is not None and route.open_handler is not None:
             return await route.open_handler(request, qm)
+        if route is not None and route.takes_key and is_foreign(request):
+            raise csrf_required()
         query = query_of(request)
         principal = await self._authenticate(request, qm, query, route)
         if principal.via is Via.SESSION and request.method not in SAFE_METHODS:
@@ -124,9 +142,12 @@ class Router:
             raise MethodNotAllowed(headers={"Allow": _allowed(found)})
         if principal.role < route.role:
             raise needs(route.role, has=principal.role.word)
+        confirmed = await is_confirmed(route.step_up, request, qm, principal)
+        if not confirmed and route.step_up is not StepUp.BY_FIELDS:
+            raise StepUpRequired
         if unknown := [name for name, _ in query if name not in route.query]:
             raise UnknownField(*dict.fromkeys(unknown))
-        call = Call(request, qm, principal, args, dict(query))
+        call = Call(request, qm, principal, args, dict(query), confirmed)
         try:
             return await route.handler(call)
         except QmError as refusal:

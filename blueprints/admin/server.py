@@ -14,6 +14,7 @@ from app.core.errors import InvalidField
 from app.core.jsonbody import refuse_unknown
 from app.domain.roles import Role
 from app.services.stop_guard import BelowFleetMinimum
+from blueprints.admin.confirmed import StepUp
 from blueprints.admin.routing import Call, Route, reply, tell
 
 
@@ -37,4 +38,4 @@ async def shutdown(call: Call) -> HTTPResponse:
     return reply({"ok": True, "stopping": True, "uptimeSec": uptime}, headers={"Connection": "close"})
 
 
-ROUTES: Final = (Route("POST", "shutdown", shutdown, role=Role.OWNER),)
+ROUTES: Final = (Route("POST", "shutdown", shutdown, role=Role.OWNER, step_up=StepUp.ON_SITE),)

@@ -1,4 +1,4 @@
-"""Signing in and out, and tickets for the event stream (05, sections 5 and 7)."""
+"""Signing in and out, presenting a key once more, and tickets for the event stream (05, sections 5 and 7; WHK-113)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from app.context import AppContext
 from app.core.errors import BadRequest, UnknownField
 from app.core.jsonbody import parse_object, refuse_unknown
 from app.domain.client_address import Client
+from app.domain.roles import Role
 from app.services.access import CredentialInQuery
 from app.services.sessions import TICKET_MS
-from blueprints.admin.routing import BODY_MAX, Call, Route, acting, log, reply
+from blueprints.admin.routing import BODY_MAX, Call, Route, acting, log, reply, tell
 from blueprints.auth import brought_by, cleared_cookie, query_of, refuse_forgery, session_cookie
 from blueprints.query_keys import tell_of_query_credential
 
@@ -62,6 +63,14 @@ async def make_ticket(call: Call) -> HTTPResponse:
     return reply({"ticket": await call.qm.sessions.make_ticket(call.principal), "expiresInSec": TICKET_MS // 1000})
 
 
+async def step_up(call: Call) -> HTTPResponse:
+    """``POST /step-up {"key": …}``: a token for acts that a session alone may not do."""
+    await call.qm.access.step_up(call.request.ctx.client, call.principal, _key(call.body()))
+    token, until = await call.qm.step_ups.begin(call.principal)
+    tell(call, "stepped_up")
+    return reply({"stepUpToken": token, "expiresAt": until})
+
+
 async def _refuse_query(request: Request, qm: AppContext) -> None:
     """No query parameter is known here; one that looks like a key is refused as such."""
     query = query_of(request)
@@ -88,4 +97,5 @@ ROUTES: Final = (
     Route("POST", "session", None, open_handler=sign_in),
     Route("DELETE", "session", None, open_handler=sign_out),
     Route("POST", "sse-ticket", make_ticket),
+    Route("POST", "step-up", step_up, role=Role.OWNER, takes_key=True),
 )

@@ -231,6 +231,7 @@ SESSION: Final = struct(
     {"ok": const(True), "kind": TEXT, "role": ROLES, "name": TEXT, "operatorId": maybe(TEXT), "expiresAt": TIME}
 )
 SSE_TICKET: Final = struct({"ticket": TEXT, "expiresInSec": COUNT})
+STEPPED_UP: Final = struct({"stepUpToken": TEXT, "expiresAt": TIME})
 _OPERATOR: Final = struct(
     {
         "id": TEXT,

@@ -11,7 +11,7 @@ _BY_STATUS: Final = {
     "range_too_large",
     401: "credential_in_query unauthorized",
     403: "blocked_by_protection cross_site csrf_required edge_required inline_requires_owner insufficient_role "
-    "monitor_cannot_sign_in origin_not_allowed",
+    "monitor_cannot_sign_in origin_not_allowed step_up_other_person step_up_required",
     404: "no_link no_operator no_room no_ticket not_found not_inline_host notify_disabled",
     405: "method_not_allowed",
     409: "alert_webhook_not_set ambiguous_ref below_fleet_minimum operator_revoked previous_generation "

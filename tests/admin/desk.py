@@ -16,12 +16,14 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.valkey import Valkey
 from app.services.access import Access, Brought
+from app.services.holder_proof import HolderProofs
 from app.services.lockout import Lockout
 from app.services.monitor_links import MonitorLinks
 from app.services.named_keys import NamedKeys
 from app.services.operators import Operators
 from app.services.people import People
 from app.services.sessions import Sessions
+from app.services.step_up import StepUps
 
 KEY = "correct-horse-battery-staple"
 PUBLIC = "public-key-of-this-deployment"
@@ -76,7 +78,9 @@ class Desk:
         self.named = NamedKeys(
             keyring=keyring, people=self.people, records=self.records, store=store, limiter=self.limiter, now=self.now
         )
-        self.sessions = Sessions(keyring=keyring, admin_key=admin_key, store=store, people=self.people, now=self.now)
+        proofs = HolderProofs(keyring, admin_key)
+        self.sessions = Sessions(keyring=keyring, proofs=proofs, store=store, people=self.people, now=self.now)
+        self.step_ups = StepUps(store=store, people=self.people, proofs=proofs, now=self.now)
         self.access = Access(
             admin_key=admin_key,
             public_key=Secret(PUBLIC),

@@ -35,6 +35,7 @@ from app.services import live, live_frames
 from app.services.admin_health import AdminHealth
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
+from app.services.holder_proof import HolderProofs
 from app.services.instance_watch import InstanceWatch
 from app.services.instances import Instances
 from app.services.live import REVOKED, LiveFeed, Stream
@@ -67,7 +68,7 @@ class Desk:
         )
         self.sessions = Sessions(
             keyring=keyring,
-            admin_key=Secret("k" * 16),
+            proofs=HolderProofs(keyring, Secret("k" * 16)),
             store=AdminStore(valkey, process.prefix),
             people=people,
             now=live.wall_ms,
@@ -360,7 +361,7 @@ async def test_every_stream_is_looked_at_again_at_each_tick(desk: Desk) -> None:
     ended, kept, by_key = await desk.open(session), await desk.open(other), await desk.open()
     elsewhere = Sessions(
         keyring=Keyring("s" * 32),
-        admin_key=Secret("k" * 16),
+        proofs=HolderProofs(Keyring("s" * 32), Secret("k" * 16)),
         store=desk.sessions._store,
         people=desk.sessions._people,
         now=live.wall_ms,

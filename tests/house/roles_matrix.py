@@ -50,6 +50,7 @@ MATRIX: Final[dict[str, Role]] = {
     "POST operators/<id>": W,
     "DELETE operators/<id>": W,
     "POST shutdown": W,
+    "POST step-up": W,
 }
 """Least role of each route. A new route needs a row here, from the table of section 20."""
 OWN_JUDGES: Final = {"POST session", "DELETE session"}

@@ -11,7 +11,7 @@ from app.domain.roles import GROUPS, Role
 from blueprints.admin import ROUTER
 from tests.house.roles_matrix import MATRIX, OWN_JUDGES
 
-OF_OTHER_FILES = ("webhooks", "step-up", "mesh", "ingress", "log", "rooms/<id>/origins", "rooms/<id>/machine-test")
+OF_OTHER_FILES = ("webhooks", "mesh", "ingress", "log", "rooms/<id>/origins", "rooms/<id>/machine-test")
 READS_BY_POST = ("POST sse-ticket", "POST rooms/<id>/rules/test")
 COLUMNS = (Role.MONITOR, Role.VIEWER, Role.OPERATOR, Role.OWNER)
 

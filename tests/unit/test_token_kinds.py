@@ -17,6 +17,7 @@ from app.domain.monitor_tokens import MonitorTokens
 from app.domain.operators import MonitorLink
 from app.domain.principal import OWNER_BY_KEY
 from app.domain.tokens import Cause, Claims, SignedTokens, VisitorTokens
+from app.services.holder_proof import HolderProofs
 from app.services.sessions import Bad, Sessions
 
 SECRET = "a-secret-of-more-than-32-characters!"
@@ -37,7 +38,7 @@ class NobodySignedOut:
 def sessions(keyring: Keyring) -> Sessions:
     return Sessions(
         keyring=keyring,
-        admin_key=ADMIN_KEY,
+        proofs=HolderProofs(keyring, ADMIN_KEY),
         store=NobodySignedOut(),  # type: ignore[arg-type]
         people=None,  # type: ignore[arg-type] - ADMIN_KEY has no record
         now=lambda: NOW,
