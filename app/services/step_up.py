@@ -28,7 +28,7 @@ class StepUpRequired(Forbidden):
     """403 ``step_up_required``: no token, or one that is over or another's (WHK-115)."""
 
     code = "step_up_required"
-    sentence = "This act needs your key once more: ask /api/admin/step-up for a token."
+    sentence = "This act needs your key once more."
 
 
 class StepUps:

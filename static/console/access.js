@@ -1,4 +1,4 @@
-/** The Access sheet: who has a key of his own, and what was done with it (CON-202 … CON-209). Only owners change it. */
+/** The Access sheet: who has a key of his own, who watches by a link, and what was done (CON-202 … CON-209). */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
@@ -10,6 +10,7 @@ import { announce, refused, toast } from "./toasts.js";
 import { Confirm, Panel } from "./dialogs.js";
 import { AuditTrail } from "./audit.js";
 import { Rename } from "./rename.js";
+import { LinksSection } from "./share.js";
 
 const ROLES = ["viewer", "operator", "owner"];
 
@@ -116,6 +117,7 @@ export function Access({ panelId }) {
           <ul class="entries">${people.filter((person) => person.revokedAt === null).map((person) => html`<${Person} key=${person.id} person=${person} load=${load} />`)}</ul>
           ${over.length > 0 && html`<details class="entries-over"><summary>${t("access.revoked", { n: over.length })}</summary>
             <ul class="entries">${over.map((person) => html`<${Person} key=${person.id} person=${person} load=${load} />`)}</ul></details>`}
+          <${LinksSection} />
           <${AuditTrail} people=${people} />
         </div>
         ${may("operators") && html`<${Issue} load=${load} />`}

@@ -25,6 +25,24 @@ export function whenUnauthorized(act) {
   onUnauthorized = act;
 }
 
+let onStepUp = async () => false;
+
+/** Name the function that is called when an act needs the key once more; it resolves with whether there is a token now. */
+export function whenStepUp(act) {
+  onStepUp = act;
+}
+
+/** Token of the last step-up: in memory, in this tab, until it ends (WHK-114). */
+let stepUp = "";
+let stepUpEnds = null;
+
+/** Send `token` with every write for `ms`. */
+export function keepStepUp(token, ms) {
+  clearTimeout(stepUpEnds);
+  stepUp = token;
+  stepUpEnds = setTimeout(() => (stepUp = ""), ms);
+}
+
 async function body(answer) {
   try {
     return await answer.json();
@@ -36,11 +54,12 @@ async function body(answer) {
 /** A monitor link's token is sent as Bearer and no cookie beside it; a session needs the CSRF header on every write. */
 function credential(method) {
   const headers = method === "GET" ? {} : { "Content-Type": "application/json", "X-QM-CSRF": "1" };
+  if (stepUp && method !== "GET") headers["X-QM-Step-Up-Token"] = stepUp;
   if (!linkToken) return { headers, credentials: "same-origin" };
   return { headers: { ...headers, Authorization: `Bearer ${linkToken}` }, credentials: "omit" };
 }
 
-/** Ask `path` below /api/admin; resolves with the answer's JSON, rejects with an ApiError. */
+/** Ask `path` below /api/admin, again once a key was given where one is needed; resolves with the answer's JSON, rejects with an ApiError. */
 export async function ask(method, path, payload) {
   let answer;
   try {
@@ -58,7 +77,8 @@ export async function ask(method, path, payload) {
   const refusal = await body(answer);
   const seconds = Number(answer.headers.get("Retry-After"));
   if (seconds > 0) refusal.retryAfterSec ??= seconds;
-  if (answer.status === 401 && path !== "/session") onUnauthorized();
+  if (answer.status === 401 && path !== "/session" && path !== "/step-up") onUnauthorized();
+  if (refusal.code === "step_up_required" && (await onStepUp())) return ask(method, path, payload);
   throw new ApiError(answer.status, refusal);
 }
 

@@ -7,6 +7,7 @@ import { dropPanel, panels } from "./panels.js";
 import { neighbourOf, order, roomOf } from "./store.js";
 import { words } from "./toasts.js";
 import { alarm, cross } from "./icons.js";
+import { giveUp, isAsking, StepUp } from "./step_up.js";
 
 /** Every open panel, the newest on top. */
 export function PanelHost() {
@@ -32,14 +33,15 @@ function Gone({ close }) {
 }
 
 /**
- * Frame of a panel. `kind` begins with `box` (its content brings the heading), `form` or `sheet`; `mayClose` is asked before Escape, × or a press outside closes;
+ * Frame of a panel, which holds the question for the key when an act begun in it needs one. `kind` begins with `box` (its content brings the heading), `form` or `sheet`; `mayClose` is asked before Escape, × or a press outside closes;
  * `children` is a function of `close`, which always closes.
  */
 export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true, label, children }) {
   const box = useRef(null);
   const pressedOutside = useRef(false);
   const close = () => box.current?.close();
-  const leave = () => mayClose(close) && close();
+  const asking = isAsking(panelId);
+  const leave = () => (asking ? giveUp() : mayClose(close) && close());
   useEffect(() => {
     box.current.showModal();
   }, []);
@@ -62,11 +64,14 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
       onPointerDown=${(event) => (pressedOutside.current = event.target === box.current)}
       onClick=${(event) => event.target === box.current && pressedOutside.current && leave()}>
       <div class="panel">
+        <div class="panel-whole" inert=${asking}>
         ${!kind.startsWith("box") && html`
           <header class="panel-head"><h2>${title}</h2>${sub && html`<p>${sub}</p>`}
             <button type="button" class="button quiet panel-close" aria-label=${t("close")} onClick=${leave}>${cross()}<kbd>Esc</kbd></button></header>
         `}
         ${gone ? html`<${Gone} close=${close} />` : children(close)}
+        </div>
+        ${asking && html`<${StepUp} />`}
       </div>
     </dialog>
   `;

@@ -40,9 +40,13 @@ export class RoomForm {
     });
   }
 
-  /** The words at a field: the server's refusal, else the page's own finding once the field was touched. */
+  /** The words at a field: the server's refusal, else the page's own finding. */
   mistake(name) {
-    if (this.refusals.value[name]) return this.refusals.value[name];
+    return this.refusals.value[name] || this.#finding(name);
+  }
+
+  /** What the page itself finds wrong with a field, once the field was touched. */
+  #finding(name) {
     const { error } = this.results.value[name];
     if (!error || !(this.tried.value || this.changed.value.includes(name))) return "";
     return t(error.key, error.values);
@@ -76,10 +80,15 @@ export class RoomForm {
     return { ...body, id: this.id ?? body.id };
   }
 
-  /** Save the changed fields in one request. Returns the server's answer, or null when something is to be put right. */
+  /**
+   * Save the changed fields in one request. Returns the server's answer, or null when something is to be put right.
+   * What the server refused before is its to judge again: the cause may lie in another field, or be gone.
+   */
   async save() {
     this.tried.value = true;
-    if (this.firstWrong() || this.busy.value) return null;
+    if (this.busy.value) return null;
+    this.refusals.value = {};
+    if (this.names.some((name) => this.#finding(name))) return null;
     this.conflicts.value = this.#overtaken();
     if (Object.keys(this.conflicts.value).length > 0) return null;
     this.busy.value = true;

@@ -23,5 +23,12 @@ export function hostLeft(room, targetUrl = "", proxyOrigin = null) {
 /** Whether this very page is open on `host`. */
 export const isHere = (host) => host !== "" && host === location.hostname;
 
+/** Where the console is after a change took the host of this page away: go there, and say that one has gone (CON-185). */
+export function moveOn(warnings = []) {
+  const left = warnings.find(({ code }) => code === "inline_host_left");
+  if (left?.console) location.assign(left.console);
+  return Boolean(left?.console);
+}
+
 /** Whether visitors of an inline room get error pages in the place of its site just now. */
 export const isFailing = (room) => room.mode === "inline" && room.site?.status === "failing";

@@ -21,7 +21,7 @@ export function skipPast(event) {
 
 const STOPS = "a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), summary, [tabindex='0']";
 
-const visible = (element) => element.getClientRects().length > 0;
+const visible = (element) => element.getClientRects().length > 0 && !element.closest("[inert]");
 
 /** Keep Tab inside `root` (CON-216); the page behind is inert by the dialog itself. */
 export function trapTab(event, root) {

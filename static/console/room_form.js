@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
 import { number } from "./format.js";
-import { hostLeft } from "./inline.js";
+import { hostLeft, moveOn } from "./inline.js";
 import { focusRoom } from "./keyboard.js";
 import { openPanel } from "./panels.js";
 import { may } from "./session.js";
@@ -66,10 +66,12 @@ function Contents({ form, here, go }) {
 function askDelete(room, closeForm) {
   const words = html`<${DeleteWords} id=${room.id} />`;
   const run = async () => {
-    await ask("DELETE", `/rooms/${encodeURIComponent(room.id)}`);
+    const { warnings } = await ask("DELETE", `/rooms/${encodeURIComponent(room.id)}`);
     closeForm();
+    if (moveOn(warnings)) return;
     dropRoom(room.id);
     toast(t("delete.done", { name: room.name }), "");
+    if (warnings.length > 0) openPanel(Warnings, { warnings });
   };
   openPanel(Confirm, { roomId: room.id, title: t("delete.title", { name: room.name }), body: words, typed: room.id, bad: true, keep: t("delete.keep"), act: t("delete"), run });
 }
@@ -121,8 +123,7 @@ function FormPanel({ panelId, form, room, few }) {
     const answer = await form.save();
     if (!answer) return requestAnimationFrame(() => document.getElementById(`f-${form.firstWrong()}`)?.focus());
     close();
-    const left = answer.warnings?.find(({ code }) => code === "inline_host_left");
-    if (left?.console) return location.assign(left.console);
+    if (moveOn(answer.warnings)) return undefined;
     if (answer.warnings?.length) openPanel(Warnings, { warnings: answer.warnings });
     else if (answer.created) requestAnimationFrame(() => requestAnimationFrame(() => focusRoom(answer.room.id)));
     return undefined;

@@ -3,6 +3,7 @@ import { batch, signal } from "@preact/signals";
 import { ask, whenUnauthorized } from "./api.js";
 import { panels } from "./panels.js";
 import { forgetRooms } from "./store.js";
+import { forgetStepUp } from "./step_up.js";
 import { startStream, stopStream } from "./stream.js";
 
 /** How often the page asks again while the server cannot check credentials (CON-013). */
@@ -35,6 +36,7 @@ function enter(person) {
 /** Show the sign-in page; what was typed in open forms is kept. */
 function leave() {
   stopStream();
+  forgetStepUp();
   batch(() => {
     forgetRooms();
     me.value = null;

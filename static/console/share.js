@@ -6,6 +6,7 @@ import { ask } from "./api.js";
 import { wait } from "./format.js";
 import { moment, Problem, useAnswer } from "./listing.js";
 import { openPanel } from "./panels.js";
+import { may } from "./session.js";
 import { announce, refused } from "./toasts.js";
 import { Confirm, Panel } from "./dialogs.js";
 
@@ -30,7 +31,7 @@ function Entry({ link, shown, copy, revoke }) {
   return html`
     <li class=${isLive ? "entry" : "entry entry-over"}>
       <p><b>${link.label || link.id}</b><span>${t(FACTS[link.state], facts)}</span></p>
-      ${isLive && html`<span class="entry-acts">
+      ${isLive && may("links") && html`<span class="entry-acts">
         <button type="button" class="button" aria-label=${t("share.copy.of", { name: link.label || link.id })} onClick=${copy}>${t("share.copy")}</button>
         <button type="button" class="button" aria-label=${t("share.revoke.of", { name: link.label || link.id })} onClick=${revoke}>${t("share.revoke")}</button>
       </span>`}
@@ -39,10 +40,10 @@ function Entry({ link, shown, copy, revoke }) {
   `;
 }
 
-export function Share({ panelId }) {
+/** The links as the server lists them, and what can be done with them: `attempt` shows the link that an act answers. */
+function useLinks() {
   const { answer, problem, load } = useAnswer("/monitor-tokens");
   const [shown, setShown] = useState(null);
-  const field = useRef(null);
   const present = async (made) => {
     let byHand = false;
     try {
@@ -55,27 +56,47 @@ export function Share({ panelId }) {
     await load();
   };
   const attempt = (act) => act().then(present).catch((refusal) => (refused(t("share.failed"), refusal), load()));
+  const revoke = (title, path) =>
+    openPanel(Confirm, { title, body: t("share.revoke.body"), keep: t("keep"), act: t("share.revoke"), bad: true, run: () => ask("DELETE", path), after: load });
+  return { answer, problem, load, shown, attempt, revoke };
+}
+
+/** Those that work first; without buttons for whoever may only read (CON-206). */
+function Links({ answer, problem, load, shown, attempt, revoke }) {
+  const links = answer?.links ?? [];
+  const order = [...links.filter((link) => link.state === "live"), ...links.filter((link) => link.state !== "live")];
+  return html`
+    <${Problem} text=${problem} again=${load} />
+    ${answer && answer.live === 0 && html`<p class="entries-none">${t("share.none")}</p>`}
+    <ul class="entries">${order.map((link) => html`
+      <${Entry} key=${link.id} link=${link} shown=${shown?.id === link.id && shown} copy=${() => attempt(() => ask("POST", `/monitor-tokens/${link.id}/reveal`))}
+        revoke=${() => revoke(t("share.revoke.title", { name: link.label || link.id }), `/monitor-tokens/${link.id}`)} />
+    `)}</ul>
+  `;
+}
+
+/** The links as a section of another sheet. */
+export function LinksSection() {
+  const links = useLinks();
+  return html`<section class="trail" aria-labelledby="links-title"><h3 id="links-title">${t("access.links")}</h3><${Links} ...${links} /></section>`;
+}
+
+export function Share({ panelId }) {
+  const links = useLinks();
+  const { answer, attempt, revoke } = links;
+  const field = useRef(null);
   const mint = (event) => {
     event.preventDefault();
     const label = field.current.value.trim();
     field.current.value = "";
     attempt(() => ask("POST", "/monitor-tokens", label ? { label } : {}));
   };
-  const revoke = (title, path) =>
-    openPanel(Confirm, { title, body: t("share.revoke.body"), keep: t("keep"), act: t("share.revoke"), bad: true, run: () => ask("DELETE", path), after: load });
-  const links = answer?.links ?? [];
-  const order = [...links.filter((link) => link.state === "live"), ...links.filter((link) => link.state !== "live")];
   return html`
     <${Panel} panelId=${panelId} kind="sheet" title=${t("share")}>
       ${() => html`
         <div class="panel-body">
           <p class="box-body">${t("share.what")}</p>
-          <${Problem} text=${problem} again=${load} />
-          ${answer && answer.live === 0 && html`<p class="entries-none">${t("share.none")}</p>`}
-          <ul class="entries">${order.map((link) => html`
-            <${Entry} key=${link.id} link=${link} shown=${shown?.id === link.id && shown} copy=${() => attempt(() => ask("POST", `/monitor-tokens/${link.id}/reveal`))}
-              revoke=${() => revoke(t("share.revoke.title", { name: link.label || link.id }), `/monitor-tokens/${link.id}`)} />
-          `)}</ul>
+          <${Links} ...${links} />
         </div>
         <form class="panel-foot entry-form" onSubmit=${mint}>
           <label>${t("share.label")}<input ref=${field} type="text" maxlength="80" autocomplete="off" /></label>

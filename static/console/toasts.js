@@ -25,8 +25,8 @@ function show(entry) {
 /** Something happened: `fact` in bold, one `line`, at most one `action` (`{label, run}`). */
 export const toast = (fact, line, action) => show({ fact, line, action });
 
-/** What the server said, or that it said nothing. */
-export const words = (refusal) => refusal.message || t("noanswer");
+/** What the server said, or that it said nothing, or that it waits for a key which was not given. */
+export const words = (refusal) => (refusal.code === "step_up_required" ? t("stepup.needed") : refusal.message || t("noanswer"));
 
 /** An act was refused: stays until closed. */
 export const refused = (fact, refusal, rest = "", action = null) =>

@@ -80,6 +80,9 @@ class State:
         self.asked: list[str] = []
         self.sent: list[Any] = []
         self.unsure = False
+        self.guarded = False
+        """Dangerous acts need the key once more, as on an inline host."""
+        self.step_ups: set[str] = set()
         self.incident: dict[str, Any] | None = None
         self.inline: dict[str, Any] | None = None
         self.hook: str | None = None
@@ -134,6 +137,15 @@ async def _refused(_: Request, error: QmError) -> response.HTTPResponse:
     return response.json(error.body(), status=error.status)
 
 
+def is_dangerous(request: Request) -> bool:
+    path = request.path.removeprefix("/api/admin/")
+    if request.method == "DELETE":
+        return path.startswith("rooms/")
+    return request.method == "POST" and (
+        path.startswith("operators") or (path == "rooms" and "proxyOrigin" in request.json)
+    )
+
+
 @app.on_request
 async def _credential(request: Request) -> response.HTTPResponse | None:
     request.ctx.client = SimpleNamespace(key=b"stub")
@@ -152,6 +164,8 @@ async def _credential(request: Request) -> response.HTTPResponse | None:
         return refuse(403, "csrf_required", "This change needs the X-QM-CSRF header from the console's own page.")
     if state.unsure:
         return refuse(503, "storage_unavailable", "The credential cannot be checked.", retryAfterSec=5)
+    if state.guarded and is_dangerous(request) and request.headers.get("x-qm-step-up-token") not in state.step_ups:
+        return refuse(403, "step_up_required", "This act needs your key once more.")
     if request.method != "GET" and ("/operators" in request.path or "/monitor-tokens" in request.path):
         state.sent.append([request.path.removeprefix("/api/admin"), request.json or {}])
         if state.refuse:
@@ -177,6 +191,19 @@ async def sign_in(request: Request) -> response.HTTPResponse:
     state.sessions.add(value)
     answer.add_cookie("qm_console", value, path="/api/admin", httponly=True, samesite="Strict", secure=False)
     return answer
+
+
+@app.post("/api/admin/step-up")
+async def step_up(request: Request) -> response.HTTPResponse:
+    if state.locked:
+        return refuse(429, "too_many_auth_failures", "Too many failed sign-ins.", retryAfterSec=state.locked)
+    if request.json["key"] == "key-of-somebody-else":
+        return refuse(403, "step_up_other_person", "This is the key of somebody else. Present your own.")
+    if request.json["key"] != KEY:
+        return refuse(401, "unauthorized", "A valid key is required.")
+    token = "qmsu_" + secrets.token_urlsafe(32)
+    state.step_ups.add(token)
+    return response.json({"stepUpToken": token, "expiresAt": state.now() + 300_000})
 
 
 @app.delete("/api/admin/session")
@@ -330,7 +357,8 @@ async def sweep(_: Request, room_id: str, act: str) -> response.HTTPResponse:
 @app.delete("/api/admin/rooms/<room_id:str>")
 async def delete(_: Request, room_id: str) -> response.HTTPResponse:
     del state.rooms[room_id]
-    return response.json({"ok": True, "roomId": room_id, "generation": 1, "dropped": {}, "warnings": []})
+    answer = {"ok": True, "roomId": room_id, "generation": 1, "dropped": {}, "warnings": state.warnings}
+    return response.json(answer)
 
 
 @app.post("/api/admin/rooms")
@@ -362,7 +390,7 @@ async def stub_reset(request: Request) -> response.HTTPResponse:
 @app.post("/stub/set")
 async def stub_set(request: Request) -> response.HTTPResponse:
     for name, value in request.json.items():
-        setattr(state, name, set(value) if name in ("sessions", "tickets", "links") else value)
+        setattr(state, name, set(value) if name in ("sessions", "tickets", "links", "step_ups") else value)
     return response.empty()
 
 

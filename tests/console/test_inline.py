@@ -44,8 +44,16 @@ def test_it_makes_a_room_inline_by_a_tick_and_an_address(signed_in: Callable[...
                      "fields": ["proxyOrigin"]})  # fmt: skip
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#f-proxyOrigin-note")).to_have_text("Set PROXY_ALLOW_PRIVATE=1")
+    loop = {"status": 400, "code": "proxy_origin_loop", "error": "It points back at shop.example",
+            "fields": ["proxyOrigin"]}  # fmt: skip
+    stub.set(refuse=loop)
+    page.locator("#f-name").fill("Shop two")
+    expect(page.locator("#f-proxyOrigin-note")).to_have_text("Set PROXY_ALLOW_PRIVATE=1")
+    page.get_by_role("button", name="Save").click()  # another field may have been the cause: the server judges again
+    expect(page.locator("#f-proxyOrigin-note")).to_have_text("It points back at shop.example")
+    expect(page.locator("#f-proxyOrigin")).to_be_focused()
     stub.set(refuse=None)
-    page.locator("#f-proxyOrigin").fill(ORIGIN)
+    page.locator("#f-name").fill("Shop")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert stub.sent("/rooms")[-1] == {"id": "shop", "proxyOrigin": ORIGIN, "onBackendDown": "open"}
@@ -105,6 +113,22 @@ def test_it_warns_when_the_host_of_this_very_page_goes(signed_in: Callable[..., 
     stub.set(warnings=[{"code": "inline_host_left", "message": "gone", "console": stub.url + "/?moved"}])
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/?moved")
+
+    expect(page.locator(".live-on")).to_be_visible()  # and so does the deletion of that room
+    open_form(page)
+    page.get_by_role("button", name="Delete room").click()
+    box = page.get_by_role("dialog", name="Delete Shop?")
+    box.get_by_role("textbox").fill("shop")
+    stub.set(warnings=[{"code": "inline_host_left", "message": "gone", "console": stub.url + "/?moved-again"}])
+    box.get_by_role("button", name="Delete", exact=True).click()
+    page.wait_for_url("**/?moved-again")
+    open_form(page, "Newsroom")  # where it is cannot be told without PUBLIC_URL
+    page.get_by_role("button", name="Delete room").click()
+    box = page.get_by_role("dialog", name="Delete Newsroom?")
+    box.get_by_role("textbox").fill("news")
+    stub.set(warnings=[{"code": "inline_host_left", "message": "PUBLIC_URL is unset", "console": None}])
+    box.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("dialog", name="Saved, with warnings")).to_contain_text("PUBLIC_URL is unset")
 
 
 @pytest.mark.req("INL-021", "CON-189")
