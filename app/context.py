@@ -57,8 +57,8 @@ from app.services.reports import Reports
 from app.services.room_services import RoomServices
 from app.services.rooms import RoomService
 from app.services.sessions import Sessions
-from app.services.stop_guard import StopGuard
 from app.services.step_up import StepUps
+from app.services.stop_guard import StopGuard
 from app.services.tally import Tally
 from app.services.tickets import TicketLookup
 from app.services.visitor_counts import VisitorCounts
