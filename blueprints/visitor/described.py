@@ -130,6 +130,17 @@ OPERATIONS: Final[Operations] = {
         "The browser tag",
         {200: Answer("The script", {"application/javascript": ANY}), 304: Answer("It has not changed")}, tag=PAGES,
     ),
+    ("GET", "/connectors/{connector}/{file}"): Operation(
+        "A connector to be installed elsewhere",
+        {
+            200: Answer("The file", {"text/javascript": ANY, "application/gzip": ANY}),
+            304: Answer("It has not changed"),
+            429: Answer("Too many of these", {"text/plain": TEXT}),
+        },
+        ("not_found",),
+        (_path("connector", "`cloudflare`"), _path("file", "`latest.js`, `latest.tgz`, or the same under a version")),
+        tag=CONNECTOR,
+    ),
     ("GET", "/assets/{name}"): _asset(
         "Style and script of the waiting page", "text/css", "text/javascript",
         path=(_path("name", "`waiting-<hash>.css` or `.js`"),),

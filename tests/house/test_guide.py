@@ -135,3 +135,27 @@ def test_it_says_that_reports_come_when_they_are_asked_for_and_in_no_other_way()
     assert [route.path for route in reports.ROUTES] == ["reports"]
     assert {route.method for route in reports.ROUTES} == {"GET"}
     assert not [name for name in ROWS if re.search("REPORT|WAREHOUSE|EXPORT", str(name))]
+
+
+@pytest.mark.req("PAG-064", "PAG-065", "PAG-066")
+def test_it_tells_how_to_hear_of_visitors_who_passed_unqueued() -> None:
+    text = (ROOT / "docs/integration.md").read_text()
+    guide = " ".join(text.split())
+    query = text[text.index("SELECT blob1") :].split("```")[0]
+
+    assert "SUM(_sample_interval)" in query
+    assert "COUNT" not in query
+    assert "INTERVAL '5' MINUTE GROUP BY blob1, blob2" in query
+    for words in (
+        "with a token that has *Account Analytics: Read*, from a system that already pages people",
+        "every few minutes",
+        "not `COUNT()`, since the engine samples",
+        "Any row is an alert: each is visitors who reached the origin unqueued",
+        "timeout` or `unreachable` (the queue is down or overloaded: see `/healthz`)",
+        "`http-5xx` down or overloaded",
+        "curl -sI https://shop.example.com/checkout | grep -i x-qm-failover",
+        "The queue has no endpoint to which a Worker reports missed checks afterwards",
+        "a Worker's memory is that of one isolate, a `401` could never be reported",
+        "one more way to write to the server",
+    ):
+        assert words in guide, words
