@@ -16,6 +16,7 @@ from app.infrastructure.audit_store import AuditStore
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.counter_board import CounterBoard
 from app.infrastructure.engine_counts import EngineCounts
+from app.infrastructure.heavy_link import HeavyLink
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.notes_store import NotesStore
@@ -86,6 +87,7 @@ class AppContext:
     tickets: TicketLookup
     notes: Notes
     history: History
+    heavy: HeavyLink
     install_check: InstallCheck
     sessions: Sessions
     step_ups: StepUps
@@ -203,6 +205,7 @@ class AppContext:
             room_service=rooms.service, line_service=rooms.line, tickets=rooms.tickets,
             notes=Notes(NotesStore(postgres), directory),
             history=History(rooms=directory, store=ChartStore(valkey, prefix)),
+            heavy=HeavyLink(runtime.heavy_path),
             install_check=InstallCheck(rooms=rooms.service, pages=PagesSeen(valkey, prefix)),
             sessions=doors.sessions, step_ups=doors.step_ups, access=doors.access, audit_trail=doors.audit_trail,
             people=doors.people, operators=doors.operators, monitor_links=doors.monitor_links,

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -30,14 +31,16 @@ from app.infrastructure.valkey import Valkey
 from app.infrastructure.valkey_cluster import connect_valkey
 from app.services.loop_meter import LoopMeter
 
-BACKGROUND: Final = ("ticker", "drainer", "jobs")
+BACKGROUND: Final = ("ticker", "drainer", "jobs", "heavy")
 """Modules of ``workers``, each with ``async def run(background: Background) -> None``."""
+ON_DEMAND: Final = "heavy"
+"""The one that runs only while somebody needs it."""
 LAST: Final = "drainer"
 """The one that ends after all others."""
 STOP_SIGNAL: Final = signal.SIGUSR1
-NICE: Final = {"jobs": 5}
+NICE: Final = {"jobs": 5, "heavy": 10}
 """A rebuild or a draw may take a core for seconds: whoever answers visitors gets three quarters of it meanwhile."""
-PG_CONNECTIONS: Final = {"drainer": 1, "jobs": 2}
+PG_CONNECTIONS: Final = {"drainer": 1, "jobs": 2, "heavy": 1}
 """Connections of the pools of those that use Postgres."""
 PG_BESIDE: Final = 1
 """The connection of a rebuild, which is none of a pool (rebuild.py); rooms are rebuilt one after the other."""
@@ -58,6 +61,8 @@ class Background:
     """To be called once the process does its work; ``listening`` waits for it."""
     book: MetricBook = field(default_factory=MetricBook.alone)
     """Where this process counts."""
+    inbox: socket.socket | None = None
+    """Of process ``heavy``: the socket on which questions come."""
 
     @property
     def settings(self) -> Settings:
@@ -71,7 +76,9 @@ class Background:
         return self.stop.is_set()
 
 
-def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -> None:
+def run_process(
+    name: str, runtime: Runtime, states: MutableMapping[str, Any], inbox: socket.socket | None = None
+) -> None:
     """Run background process ``name`` until it is stopped; the exit code is 1 when its ``run`` failed or says so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -85,7 +92,7 @@ def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -
         states[entry] = {**states.get(entry, {}), "serving": True}
 
     try:
-        is_done = uvloop.run(_run(name, runtime, ready))
+        is_done = uvloop.run(_run(name, runtime, ready, inbox))
     except Exception:
         log.exception("background_process_failed", process=name)
         is_done = False
@@ -93,7 +100,7 @@ def run_process(name: str, runtime: Runtime, states: MutableMapping[str, Any]) -
         sys.exit(1)
 
 
-async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
+async def _run(name: str, runtime: Runtime, ready: Callable[[], None], inbox: socket.socket | None) -> bool:
     """False when the process left something undone that it should have done."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(STOP_SIGNAL, stop.set)
@@ -110,7 +117,8 @@ async def _run(name: str, runtime: Runtime, ready: Callable[[], None]) -> bool:
     meter = LoopMeter(book, name)
     meter.start()
     try:
-        return await module.run(Background(runtime, valkey, postgres, stop, ready, book)) is not False
+        background = Background(runtime, valkey, postgres, stop, ready, book, inbox)
+        return await module.run(background) is not False
     finally:
         meter.stop()
         await postgres.close()

@@ -31,6 +31,11 @@ def raw_wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def cpu_sec() -> float:
+    """Seconds of CPU that this process has used."""
+    return time.process_time()
+
+
 def mono() -> float:
     """Seconds of a clock that no one can set; only differences mean something."""
     return time.monotonic()

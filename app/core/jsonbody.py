@@ -28,6 +28,11 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NUMBER: Final = re.compile(rb"-?[0-9][0-9.eE+-]*+")
 
 
+def dump(value: Any) -> str:
+    """JSON text as answers of the admin API have it."""
+    return ujson.dumps(value, escape_forward_slashes=False, ensure_ascii=False)
+
+
 def parse_object(
     body: bytes, *, max_bytes: int = BODY_MAX_BYTES, empty_ok: bool = False, constants_ok: bool = False
 ) -> dict[str, Any]:

@@ -151,6 +151,10 @@ SHARED_SESSIONS = _counter(
 BYPASS_REFUSED = _counter(
     "qm_proxy_bypass_refused_total", "OBS-192", "Bypassed requests that were sent through the gate.", ROOM
 )
+HEAVY_RUNNING = _gauge("qm_heavy_jobs_running", "BUD-101", "Heavy work that runs now, by kind.", "kind")
+HEAVY_SECONDS = _declare(
+    Kind.HISTOGRAM, "qm_heavy_job_seconds", "BUD-101", "Time of heavy work that a person asked for, by kind.", "kind"
+)
 NOTIFY_MAILS = _counter("qm_notify_mails_total", "VIS-180", "Mails to visitors at their turn.", "result")
 LOOP_LAG = _declare(
     Kind.HISTOGRAM, "qm_loop_lag_seconds", "BUD-101", "How late a timer of 100 ms fires, by process.", "process"
@@ -169,12 +173,14 @@ FACTS: Final[list[Metric]] = []
 """Numbers that the processes of an instance tell each other in the same memory, without a series of their own."""
 
 
-def _fact(name: str, text: str, *labels: str) -> Metric:
-    fact = Metric(name, Kind.COUNTER, text, "", labels)  # kept when its process is started again
+def _fact(name: str, text: str, *labels: str, kind: Kind = Kind.COUNTER) -> Metric:
+    fact = Metric(name, kind, text, "", labels)  # a counter is kept when its process is started again, a gauge is not
     FACTS.append(fact)
     return fact
 
 
+HEAVY_WAITING = _fact("heavy_waiting", "Pieces of heavy work that wait for their turn.", kind=Kind.GAUGE)
+HEAVY_PAUSED = _fact("heavy_paused", "1 while heavy work rests because of contention.", kind=Kind.GAUGE)
 TOKENS_PRESENTED = _fact("tokens_presented", "Requests that brought a visitor token.")
 PROBE_ERRORS = _fact("probe_errors", "Probes of the journal that failed.")
 LAST_COMMIT_MS = _fact("last_commit_ms", "Latest good commit or probe of the journal, ms of clock.mono.")

@@ -99,6 +99,8 @@ class Runtime:
     """On while some room is inline; written by the web workers."""
     metrics_name: str = ""
     """Name of the shared memory of the instance's metrics; "" = this process keeps its own."""
+    heavy_path: str = ""
+    """The socket on which process ``heavy`` is asked."""
     pg_share: int = 1
     """Most Postgres connections one web worker may hold; the instance's total is PG_POOL_MAX."""
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 KEPT_MS: Final = 86_400_000
 """Life of a mark (ADM-196)."""
+STEP_ROWS: Final = 1000
+"""Most rows of one read (BUD-076)."""
 MARKS_MAX: Final = 10_000
 """Most marks of one answer."""
 
@@ -98,14 +100,25 @@ class NotesStore:
         self._postgres = postgres
 
     async def audit(self, query: AuditQuery) -> list[dict[str, Any]]:
-        """Entries, newest first."""
-        filters = (query.room, query.action, query.actor, query.start, query.end, query.ok, query.before, query.limit)
+        """Entries, newest first; no more than STEP_ROWS, whatever the limit."""
+        limit = min(query.limit, STEP_ROWS)
+        filters = (query.room, query.action, query.actor, query.start, query.end, query.ok, query.before, limit)
         return [dict(row) for row in await self._postgres.fetch(QUERIES["notes_read_audit"], *filters)]
 
-    async def marks(self, room: RoomId | None, start: int, end: int | None) -> list[dict[str, Any]]:
-        """Marks of a room, or of all, oldest first."""
-        rows = await self._postgres.fetch(QUERIES["notes_read_marks"], room, start, end, MARKS_MAX)
-        return [dict(row) for row in rows]
+    async def marks(
+        self, room: RoomId | None, start: int, end: int | None, *, most: int = MARKS_MAX
+    ) -> list[dict[str, Any]]:
+        """Marks of a room, or of all, oldest first, at most ``most``; read in steps."""
+        found: list[dict[str, Any]] = []
+        last_id = 0
+        while len(found) < most:
+            count = min(STEP_ROWS, most - len(found))
+            rows = await self._postgres.fetch(QUERIES["notes_read_marks"], room, start, end, count, last_id)
+            found += map(dict, rows)
+            if len(rows) < count:
+                break
+            start, last_id = rows[-1]["ts"], rows[-1]["id"]
+        return found
 
     async def add_mark(self, room: RoomId, mark: Note) -> None:
         """A mark of what is no fact of the room; one of the same kind and time is there once."""

@@ -183,6 +183,10 @@ class RoomDirectory:
             await self._listener.stop()
         await self._hints.stop()
 
+    async def look_again(self) -> None:
+        """Read the list now instead of at the next turn; it stays as it is when that cannot be done."""
+        await self._try_resync()
+
     async def _keep_fresh(self) -> None:
         pause = FIRST_PAUSE_SEC
         while True:

@@ -29,12 +29,16 @@ class Births:
 
     def __init__(self, listener: Callable[[], None]) -> None:
         """``listener``: closes a child's copy of the listening socket, which only web workers need."""
-        self._listener = listener
+        self._lent = [(SERVER_NAME, listener)]
         self._mains_own: list[Callable[[], None]] = []
 
     def withhold(self, *closers: Callable[[], None]) -> None:
         """Note what closes a child's copies of things that only main may hold."""
         self._mains_own += closers
+
+    def lend(self, close: Callable[[], None], owner: str) -> None:
+        """Note what closes a copy that only processes whose names begin with ``owner`` may hold besides main."""
+        self._lent.append((owner, close))
 
     def Process(self, *, name: str, target: Callable[..., None], kwargs: dict[str, Any], daemon: bool) -> BaseProcess:
         """A process that is not started yet, as ``multiprocessing.Process``."""
@@ -50,8 +54,9 @@ class Births:
             signal.signal(number, signal.SIG_IGN)
         for close in self._mains_own:
             close()
-        if not name.startswith(SERVER_NAME):
-            self._listener()
+        for owner, close in self._lent:
+            if not name.startswith(owner):
+                close()
         _forget_app()
         target(**{key: value.of_child() if isinstance(value, StateTable) else value for key, value in given.items()})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -26,10 +27,11 @@ from app.process.birth import Births, read_ahead
 from app.process.state_table import StateTable
 from app.process.stop import StopWish, kept_sec
 from app.process.watch import Lives
-from workers.runner import BACKGROUND, LAST, STOP_SIGNAL, run_process
+from workers.runner import BACKGROUND, LAST, ON_DEMAND, STOP_SIGNAL, run_process
 
 log = structlog.get_logger(__name__)
 
+ON_DEMAND_PROCESS: Final = f"Sanic-{ON_DEMAND}-0"
 _LOOK_SEC: Final = 0.25
 """Longest pause between two looks; a death, a signal and a message end it at once."""
 _HARD_STOP_SEC: Final = 5.0
@@ -46,6 +48,8 @@ class Plan:
     wish: StopWish
     stores: PrivateStores | None
     births: Births
+    inbox: socket.socket
+    """Where the process that runs on demand is asked; readable while somebody waits for it."""
     announce: Callable[[], None]
     """Called once, when every process is ready."""
     close_listener: Callable[[], None]
@@ -69,8 +73,14 @@ class Manager(WorkerManager):
         self._accepting_since: float | None = None
         plan.wish.install()  # Sanic's constructor has just put its own handlers in place
         for name in BACKGROUND:
-            kwargs = {"name": name, "runtime": plan.runtime, "states": plan.table}
-            self.manage(name, run_process, kwargs, transient=False, restartable=True)
+            if name != ON_DEMAND:
+                kwargs = {"name": name, "runtime": plan.runtime, "states": plan.table}
+                self.manage(name, run_process, kwargs, transient=False, restartable=True)
+        waked: dict[str, Any] = {
+            "name": ON_DEMAND, "runtime": plan.runtime, "states": plan.table, "inbox": plan.inbox,
+        }  # fmt: skip
+        worker = self.manage(ON_DEMAND, run_process, waked, restartable=True, auto_start=False)
+        (self._sleeper,) = worker.processes
 
     def run(self) -> None:
         """Start everything, watch it, and stop it in order."""
@@ -86,13 +96,17 @@ class Manager(WorkerManager):
         alive = [process for process in self.processes if _is_alive(process)]
         sentinels = [process._current_process.sentinel for process in alive]
         sources: list[Any] = [plan.table.reader, plan.wish, self.monitor_subscriber, *sentinels]
+        if self._may_wake():
+            sources.append(plan.inbox)
         wait(sources, timeout=_LOOK_SEC)
         plan.wish.drain()
         plan.table.drain()
         self._read_messages()
         self._announce_when_ready()
         for process in self._all():
-            self._see_to(process)
+            if process is not self._sleeper:
+                self._see_to(process)
+        self._see_to_sleeper()
         if plan.stores is not None and not plan.stores.watch():
             self._give_up("private_store")
 
@@ -100,7 +114,8 @@ class Manager(WorkerManager):
         """All web workers accept; the background processes too, or a store keeps them waiting (CFG-186)."""
         if self._is_announced:
             return
-        late = [process.name for process in self._all() if not self._plan.table.is_ready(process.name)]
+        needed = [process.name for process in self._all() if process is not self._sleeper]
+        late = [name for name in needed if not self._plan.table.is_ready(name)]
         if any(name.startswith(SERVER_NAME) for name in late):
             return
         if self._accepting_since is None:
@@ -127,6 +142,33 @@ class Manager(WorkerManager):
             process.restart()  # type: ignore[no-untyped-call]
             lives.note_birth()
             log.info("process_started_again", process=process.name, pid=process.pid)
+
+    def _see_to_sleeper(self) -> None:
+        """Start the process that runs on demand when somebody knocks; that it ended by itself is no fault.
+
+        One that died at work is started at once, to put right what it told of itself. The instance never gives up on
+        it: visitors do not need it.
+        """
+        process = self._sleeper
+        lives = self._plan.lives.setdefault(process.name, Lives())
+        if _is_alive(process):
+            return
+        was_at_work = False
+        if lives.due is None and process.exitcode:
+            was_at_work = self._plan.table.is_ready(process.name)
+            lives.note_death(was_ready=was_at_work, was_killed=process.exitcode < 0)
+            log.error("process_died", process=process.name, exit_code=process.exitcode)
+        self._plan.table.forget_ready(process.name)
+        if was_at_work or (self._may_wake() and wait([self._plan.inbox], timeout=0)):
+            process.restart()  # type: ignore[no-untyped-call]
+            lives.note_birth()
+            log.info("process_started", process=process.name, pid=process.pid)
+
+    def _may_wake(self) -> bool:
+        """The process that runs on demand is not there, and not waiting for its next life either."""
+        lives = self._plan.lives.get(self._sleeper.name)
+        is_due = lives is None or lives.due is None or mono() >= lives.due
+        return is_due and not self._plan.wish.is_asked and not _is_alive(self._sleeper)
 
     def _give_up(self, name: str) -> None:
         log.error("gave_up", process=name, why="it does not stay alive")

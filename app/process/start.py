@@ -10,6 +10,7 @@ import asyncio
 import os
 import resource
 import secrets
+import shutil
 import socket
 import sys
 import tempfile
@@ -29,14 +30,16 @@ from app.core.secret import Secret
 from app.core.settings import ConfigWarning, Loaded, Refused, Settings
 from app.core.version import VERSION
 from app.infrastructure.embedded import EmbeddedError, PrivateStores
+from app.infrastructure.heavy_link import SOCKET_NAME, bind_socket
 from app.infrastructure.metric_book import MetricMemory
 from app.infrastructure.rate_limiter import RateLimiter
 from app.infrastructure.store_binaries import NoBinaries
 from app.infrastructure.store_checks import StoreRefused, check_postgres, check_valkey
+from app.infrastructure.store_leftovers import make_run_dir, sweep_run_dirs
 from app.infrastructure.valkey import client_url
 from app.process.birth import SPAWN, Births
 from app.process.data_dir import DataDir
-from app.process.manager import Manager, Plan, print_line
+from app.process.manager import ON_DEMAND_PROCESS, Manager, Plan, print_line
 from app.process.schema import bring_up_schema
 from app.process.state_table import StateTable, TableMaker
 from app.process.stop import StopEarly, StopWish
@@ -89,12 +92,15 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
     stores = None
     if settings.store == "valkey":
         valkey_url, database_url = shared_urls(with_ca_file(settings, held))
+        sweep_run_dirs()
+        run_dir = make_run_dir()
+        held.callback(shutil.rmtree, run_dir, ignore_errors=True)
         asyncio.run(_check_shared(valkey_url, database_url, settings))
     else:
         stores = PrivateStores(data_dir.path if data_dir else None, settings.pg_pool_max + _PRIVATE_PG_RESERVE)
         stores.start()
         held.callback(stores.stop)
-        valkey_url, database_url = stores.valkey_url, stores.database_url
+        valkey_url, database_url, run_dir = stores.valkey_url, stores.database_url, stores.run_dir
     wish.check()
     settings, states, key_warnings = with_keys(settings, data_dir)
     settings, pool_warnings = with_pool(settings, is_set="PG_POOL_MAX" in loaded.given)
@@ -116,6 +122,7 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         hardening=loaded.hardening,
         given=loaded.given,
         key_states=states,
+        heavy_path=str(run_dir / SOCKET_NAME),
         pg_share=(settings.pg_pool_max - PG_IN_BACKGROUND) // settings.workers,
     )
     logging_setup.configure_for(runtime)
@@ -125,13 +132,20 @@ def _serve(loaded: Loaded, wish: StopWish, held: ExitStack) -> int:
         births.withhold(data_dir.let_go)
     held.enter_context(bring_up_schema(runtime, births))
     wish.check()
-    return run_manager(runtime, sock, wish, stores, births)
+    inbox = held.enter_context(bind_socket(run_dir))
+    births.lend(inbox.close, ON_DEMAND_PROCESS)
+    return run_manager(runtime, sock, wish, stores, births, inbox)
 
 
 def run_manager(
-    runtime: Runtime, sock: socket.socket, wish: StopWish, stores: PrivateStores | None, births: Births
+    runtime: Runtime,
+    sock: socket.socket,
+    wish: StopWish,
+    stores: PrivateStores | None,
+    births: Births,
+    inbox: socket.socket,
 ) -> int:
-    """Hand over to Sanic's manager, with our own parts in place of three of its own."""
+    """Hand over to Sanic's manager, with our own parts in place of three of its own. ``inbox``: see ``Plan``."""
     from sanic import Sanic
     from sanic.mixins import startup
     from sanic.worker.loader import AppLoader
@@ -142,7 +156,7 @@ def run_manager(
     line = f"listening on http://{host}:{address[1]} store={settings.store} instance={runtime.instance_id}"
     line += f" version={VERSION}"
     table = StateTable()
-    plan = Plan(runtime, table, wish, stores, births, partial(print_line, line), sock.close)
+    plan = Plan(runtime, table, wish, stores, births, inbox, partial(print_line, line), sock.close)
     Sanic.start_method = SPAWN  # what Sanic checks; its processes are born by our own hand
     parts: Any = startup
     parts.Manager = partial(TableMaker, table)

@@ -30,6 +30,7 @@ from app.services.health_of_capacity import HealthOfCapacity
 from app.services.health_of_settings import HealthOfSettings
 from app.services.health_of_stores import HealthOfStores, audit_block, audit_warnings
 from app.services.health_warnings import HealthWarnings
+from app.services.heavy_state import heavy_block
 from app.services.inline import Inline
 from app.services.instances import Instances
 from app.services.room_object import RoomView
@@ -67,6 +68,7 @@ class AdminHealth:
         """``with_access``: numbers of operators and of monitor links that are good now. ``locked_addresses``: how many
         are locked after wrong keys; None = not known. ``seals``: of the audit trail; None: nothing is told of them."""
         self._runtime = runtime
+        self._book = book
         self._standing = standing
         self._rooms = rooms
         self._undeclared = undeclared
@@ -155,6 +157,7 @@ class AdminHealth:
             "mesh": self._capacity.mesh_block(views),
             "cpu": self._capacity.cpu_block(),
             "capacity": self._capacity.capacity_block(fleet),
+            "heavy": heavy_block(self._book),
             "memory": self._stores.memory_block(),
             "clock": self._stores.clock_block(),
             "keys": self._settings.keys_block(),

@@ -7,7 +7,7 @@ All rooms of a big deployment are a hundred megabytes, so the answer is made in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final
 
 import ujson
@@ -33,7 +33,7 @@ class History:
         self._rooms = rooms
         self._store = store
 
-    async def json(self, room_id: str | None) -> AsyncIterator[str]:
+    async def json(self, room_id: str | None) -> AsyncGenerator[str]:
         """The JSON text of one room's chart, or of all (None), in pieces."""
         rooms = await self._named(room_id)
         yield f'{{"stepSec":{STEP_SEC},"rooms":{{'
@@ -44,7 +44,7 @@ class History:
             glue = ","
         yield "}}"
 
-    async def csv(self, room_id: str | None) -> AsyncIterator[str]:
+    async def csv(self, room_id: str | None) -> AsyncGenerator[str]:
         """The same as a file, in pieces."""
         rooms = await self._named(room_id)
         yield csv_line(COLUMNS)

@@ -5,7 +5,7 @@ Not here: what is noted (domain/notes.py), where (infrastructure/notes_store.py)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -17,12 +17,16 @@ from app.domain.actor import SYSTEM
 from app.domain.csv_text import csv_line, iso_time
 from app.domain.field_checks import is_plain_text
 from app.domain.notes import AUTOMATIC_MARKS
-from app.infrastructure.notes_store import KEPT_MS, AuditQuery, NotesStore
+from app.infrastructure.notes_store import KEPT_MS, MARKS_MAX, STEP_ROWS, AuditQuery, NotesStore
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.room_reduced import A_PERSON
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
+NARROW_ROWS: Final = 500
+"""Most rows that a web worker reads for one answer (BUD-075)."""
+NARROW_MS: Final = 3_600_000
+"""Longest time of a timeline of all rooms that a web worker reads (BUD-073)."""
 COLUMNS: Final = (
     "id", "ts", "tsIso", "actor", "actorKind", "actorId", "role", "action", "roomId", "detail", "ok", "ip", "instance",
 )  # fmt: skip
@@ -40,11 +44,13 @@ class Notes:
     async def audit(self, query: AuditQuery) -> dict[str, Any]:
         """A page of entries, newest first, and the cursor of the next one (ADM-260)."""
         rows = await self._store.audit(replace(query, limit=query.limit + 1))
+        if len(rows) == STEP_ROWS == query.limit:  # the one that tells whether there are more is a step of its own
+            rows += await self._store.audit(replace(query, before=rows[-1]["id"], limit=1))
         entries = [_entry(row) for row in rows[: query.limit]]
         more = len(rows) > query.limit
         return {"entries": entries, "next": str(entries[-1]["id"]) if more else None}
 
-    async def audit_csv(self, query: AuditQuery) -> AsyncIterator[str]:
+    async def audit_csv(self, query: AuditQuery) -> AsyncGenerator[str]:
         """All matching entries as CSV, a piece at a time, whatever their number (ADM-261)."""
         yield csv_line(COLUMNS)
         before = query.before
@@ -61,13 +67,28 @@ class Notes:
 
         Without names every person is ``operator`` (ADM-242).
         """
+        rows = await self._marks(parameters, MARKS_MAX)
+        return {"items": [_mark(row, with_name=with_names) for row in rows]}
+
+    async def narrow_timeline(self, parameters: Mapping[str, str], *, with_names: bool) -> dict[str, Any] | None:
+        """The same where little has to be read (BUD-073, BUD-075): of one room, or of an hour. None: it is too much."""
+        start, end = _span(parameters)
+        now = wall_ms()
+        hour = min(end or now, now) - max(start or 0, now - KEPT_MS) <= NARROW_MS
+        if "roomId" not in parameters and not hour:
+            return None
+        rows = await self._marks(parameters, NARROW_ROWS)
+        if len(rows) == NARROW_ROWS:
+            return None
+        return {"items": [_mark(row, with_name=with_names) for row in rows]}
+
+    async def _marks(self, parameters: Mapping[str, str], most: int) -> list[dict[str, Any]]:
         room = parameters.get("roomId")
         start, end = _span(parameters)
         if room is not None and await self._rooms.find(room) is None:
             raise NoRoom
         oldest = wall_ms() - KEPT_MS
-        rows = await self._store.marks(None if room is None else RoomId(room), max(oldest, start or 0), end)
-        return {"items": [_mark(row, with_name=with_names) for row in rows]}
+        return await self._store.marks(None if room is None else RoomId(room), max(oldest, start or 0), end, most=most)
 
 
 def audit_line(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ row says (domain/report.py), keeping of hours (hour_keeper.py). Source: OBS-160 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -62,12 +62,20 @@ class Reports:
     """Answers. Raises RangeTooLarge, StorageUnavailable."""
 
     def __init__(
-        self, *, rooms: RoomDirectory, live: LiveHours, store: HourStore, now: Callable[[], int] = wall_ms
+        self,
+        *,
+        rooms: RoomDirectory,
+        live: LiveHours,
+        store: HourStore,
+        now: Callable[[], int] = wall_ms,
+        rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """``rest`` is awaited between the trips of a long report."""
         self._rooms = rooms
         self._live = live
         self._store = store
         self._now = now
+        self._rest = rest
 
     async def json(self, query: ReportQuery) -> dict[str, Any]:
         """The whole answer."""
@@ -87,7 +95,7 @@ class Reports:
             "rows": rows,
         }
 
-    async def csv(self, query: ReportQuery) -> AsyncIterator[str]:
+    async def csv(self, query: ReportQuery) -> AsyncGenerator[str]:
         """All rows as CSV, in pieces."""
         yield csv_line(COLUMNS)
         async for row in self._rows(query):
@@ -103,6 +111,8 @@ class Reports:
         first -= first % (BUCKETS[query.bucket] // HOUR_MS)
         made = 0
         for some, since, until in _pieces(names, first, end):
+            if self._rest is not None:
+                await self._rest()
             hours = await self._read(some, since, until, live)
             lives = await self._store.lives(sorted(set(map(_generation, hours))))
             for (room_id, start), group in groupby(hours, key=lambda hour: (hour.room_id, _start(hour, query.bucket))):

@@ -65,6 +65,10 @@ _STEP_UP: Final = Parameter(
 _CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
 
 
+_HEAVY: Final = ("busy", "overloaded")
+"""Of what another process makes when it is long."""
+
+
 def _read(summary: str, shape: Shape, *codes: str) -> Operation:
     return Operation(summary, json_answer(shape), codes)
 
@@ -142,7 +146,7 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         "Who did what, newest first",
         {200: Answer("A page of entries, or all of them as CSV", {JSON: shapes.AUDIT, "text/csv": TEXT})},
         ("invalid_room_id", "invalid_action", "invalid_actor", "invalid_ok", "invalid_limit", "invalid_before",
-         "invalid_time", "invalid_range", "invalid_format"),
+         "invalid_time", "invalid_range", "invalid_format", *_HEAVY),
     ),
     ("GET", "operators"): _read("Who has a key of his own", shapes.OPERATORS),
     ("POST", "operators"): Operation(
@@ -178,19 +182,19 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         "Charts of the last hour",
         {200: Answer("Points of each room, oldest first, or all of them as CSV",
                      {JSON: shapes.HISTORY, "text/csv": TEXT})},
-        ("no_room", "invalid_format"),
+        ("no_room", "invalid_format", *_HEAVY),
     ),
     ("GET", "reports"): Operation(
         "What rooms did by the hour or the day",
         {200: Answer("Rows by room and time, or all of them as CSV", {JSON: ops_shapes.REPORT, "text/csv": TEXT})},
-        ("invalid_bucket", "invalid_format", "invalid_time", "invalid_range", "range_too_large"),
+        ("invalid_bucket", "invalid_format", "invalid_time", "invalid_range", "range_too_large", *_HEAVY),
     ),
     ("GET", "alerts"): _read("What fires, and what may soon", ops_shapes.ALERTS),
     ("POST", "alerts"): _act(
         "Send a test alert", ops_shapes.ALERT_TESTED, "alert_webhook_not_set", "rate_limited", body=_EMPTY
     ),
     ("GET", "timeline"): _read(
-        "What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time", "invalid_range"
+        "What changed rooms in the last 24 h", shapes.TIMELINE, "no_room", "invalid_time", "invalid_range", *_HEAVY
     ),
 }  # fmt: skip
 

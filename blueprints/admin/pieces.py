@@ -1,15 +1,21 @@
-"""Answers of any length, sent as they are made."""
+"""Answers of any length, sent as they are made: those of the process for heavy work, and small ones of this one."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Any, Final
 
+import structlog
 from sanic.response import HTTPResponse
 
-from blueprints.admin.routing import NO_STORE, Call
+from app.core.clock import mono
+from app.core.errors import QmError
+from app.services.heavy_works import Work
+from blueprints.admin.routing import JSON_TYPE, NO_STORE, Call
 
 CSV_TYPE: Final = "text/csv; charset=utf-8"
+
+log = structlog.get_logger(__name__)
 
 
 def csv_headers(name: str) -> dict[str, str]:
@@ -33,4 +39,47 @@ async def in_pieces(
         async for piece in pieces:
             await response.send(piece)
     await response.eof()
+    return None
+
+
+async def as_file(call: Call, work: Work, name: str) -> HTTPResponse | None:
+    """Send a file that another process makes, and that is called ``name``."""
+    return await from_heavy(call, work, CSV_TYPE, csv_headers(name))
+
+
+async def from_heavy(
+    call: Call, work: Work, content_type: str = JSON_TYPE, headers: Mapping[str, str] = NO_STORE
+) -> HTTPResponse | None:
+    """Send the answer that another process makes to ``work``, piece by piece as it comes and as the client takes it.
+
+    What breaks off behind the head ends the connection: nobody can take a half answer for a whole one.
+    """
+    request = call.request
+    connection: Any = request.stream.protocol  # type: ignore[union-attr]
+
+    def note_sign() -> None:
+        # The edge ends a handler that has sent nothing for RESPONSE_TIMEOUT; it looks at this time.
+        connection._time = mono()
+
+    question = {
+        "kind": work.kind,
+        "args": work.args,
+        "is_head": request.method == "HEAD",
+        "by": call.principal.name,
+        "request_id": request.ctx.request_id,
+    }
+    async with call.qm.heavy.ask(question, note_sign) as answer:
+        length = {} if answer.length is None else {"Content-Length": str(answer.length)}
+        response = await request.respond(content_type=content_type, headers={**headers, **length})
+        assert response is not None
+        if request.method == "HEAD":
+            await response.send(b" ")  # Sanic leaves it out; without it the head would speak of an empty body
+        try:
+            async for piece in answer.pieces:
+                await response.send(piece)
+        except QmError as error:
+            log.warning("answer_broken_off", kind=work.kind, why=error.code, request_id=request.ctx.request_id)
+            connection.cut()
+            return None
+        await response.eof()
     return None

@@ -7,8 +7,9 @@ from typing import Final
 from sanic.response import HTTPResponse
 
 from app.core.clock import wall_ms
+from app.services.heavy_works import report
 from app.services.reports import PARAMETERS, report_query
-from blueprints.admin.pieces import CSV_TYPE, csv_headers, in_pieces
+from blueprints.admin.pieces import as_file, from_heavy
 from blueprints.admin.routing import Call, Route, reply
 from blueprints.auth import query_of
 
@@ -16,9 +17,10 @@ from blueprints.auth import query_of
 async def reports(call: Call) -> HTTPResponse | None:
     """Rows of rooms and hours or days; ``roomId`` may be repeated."""
     query = report_query(query_of(call.request), int(wall_ms()))
-    if not query.is_csv:
+    work = report(query)
+    if work is None:
         return reply(await call.qm.reports.json(query))
-    return await in_pieces(call, call.qm.reports.csv(query), CSV_TYPE, csv_headers(query.file_name))
+    return await (as_file(call, work, query.file_name) if query.is_csv else from_heavy(call, work))
 
 
 ROUTES: Final = (Route("GET", "reports", reports, query=PARAMETERS),)

@@ -8,13 +8,14 @@ from typing import Final
 from sanic.response import HTTPResponse
 
 from app.core.clock import wall_ms
+from app.core.jsonbody import dump
 from app.domain.roles import Role
 from app.services.live_frames import totals
 from app.services.room_object import room_object
 from app.services.room_reduced import object_for
 from app.services.rooms import Saved
 from blueprints.admin.confirmed import StepUp
-from blueprints.admin.routing import Call, Route, dump, reply, reply_text, tell
+from blueprints.admin.routing import Call, Route, reply, reply_text, tell
 
 YIELD_EVERY: Final = 50
 """Rooms put into JSON before visitors' requests get their turn."""

@@ -13,13 +13,12 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import structlog
-import ujson
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from app.context import AppContext
 from app.core.errors import MethodNotAllowed, NotFound, QmError, UnknownField
-from app.core.jsonbody import parse_object
+from app.core.jsonbody import dump, parse_object
 from app.domain.actor import Actor
 from app.domain.principal import Principal, Via
 from app.domain.roles import Role
@@ -197,11 +196,6 @@ def reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = N
 def reply_text(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:
     """The same, of an answer that is JSON text already."""
     return HTTPResponse(text, status, {**NO_STORE, **(headers or {})}, JSON_TYPE)
-
-
-def dump(value: Any) -> str:
-    """JSON text as answers have it."""
-    return ujson.dumps(value, escape_forward_slashes=False, ensure_ascii=False)
 
 
 def refused(refusal: QmError) -> HTTPResponse:

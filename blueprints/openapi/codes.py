@@ -18,7 +18,7 @@ _BY_STATUS: Final = {
     "proxy_origin_conflict room_bypassed room_scheduled stale_room too_many_links too_many_operators",
     410: "link_not_live",
     413: "body_too_large",
-    429: "prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",
+    429: "busy prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",
     500: "internal_error",
     501: "upgrade_not_supported",
     503: "line_full overloaded sse_full storage_unavailable too_many_streams",

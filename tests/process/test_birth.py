@@ -53,6 +53,16 @@ def test_it_leaves_the_listening_socket_to_web_workers_alone(name: str, held: st
         assert listener.fileno() >= 0, "main's own stays open"
 
 
+@pytest.mark.parametrize(("name", "held"), [(WEB, "no"), (BACKGROUND, "no"), ("Sanic-heavy-0", "yes")])
+def test_it_leaves_what_is_lent_to_one_process_to_that_alone(name: str, held: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as inbox:
+        births = Births(lambda: None)
+        births.lend(inbox.close, "Sanic-heavy-0")
+
+        assert run(births, name, tmp_path / "seen", inbox.fileno())["held"] == held
+        assert inbox.fileno() >= 0, "main's own stays open"
+
+
 def test_it_gives_a_child_the_childs_side_of_the_table(tmp_path: Path) -> None:
     table = StateTable()
     table[WEB] = {"server": True}

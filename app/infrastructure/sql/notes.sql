@@ -35,11 +35,11 @@ ORDER BY id DESC
 LIMIT $8;
 
 -- name: notes_read_marks
--- Marks from $2 (inclusive) to $3 (exclusive, NULL = no end), oldest first; of room $1, or of all when it is NULL.
+-- Marks behind time $2 and id $5 and before $3 (NULL = no end), oldest first; of room $1, or of all when it is NULL.
 SELECT id, ts, room, kind, text, actor
 FROM timeline
 WHERE ($1::text IS NULL OR room = $1)
-    AND ts >= $2
+    AND (ts, id) > ($2, $5::bigint)
     AND ($3::bigint IS NULL OR ts < $3)
 ORDER BY ts, id
 LIMIT $4;

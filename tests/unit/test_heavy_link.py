@@ -1,0 +1,230 @@
+"""The way to the process for heavy work, both ends in one process and a made-up work between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.core.errors import InvalidField, QmError, StorageUnavailable, Unavailable
+from app.infrastructure import heavy_link
+from app.infrastructure.heavy_link import SOCKET_NAME, Frame, HeavyLink, bind_socket, frame, read_frame
+from app.infrastructure.metric_book import MetricBook
+from app.services.heavy_pauses import HeavyPauses
+from app.services.heavy_turns import HeavyTurns
+from app.services.heavy_works import Work
+from workers import heavy
+from workers.heavy import HeavyDesk
+
+BIG = "x" * 100_000 + "\r\n"
+
+
+class Works:
+    """Makes what a test wants, and counts."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.open = 0
+
+    async def pieces(self, work: Work) -> AsyncGenerator[str]:
+        self.open += 1
+        try:
+            for piece in work.args["pieces"] * work.args["times"]:
+                if piece == "no store":
+                    raise StorageUnavailable
+                if piece == "no sense":
+                    raise InvalidField("roomId", "roomId must make sense")
+                if piece == "a bug":
+                    raise ZeroDivisionError
+                if piece == "wait":
+                    await asyncio.Event().wait()
+                self.made += 1
+                yield piece
+        finally:
+            self.open -= 1
+
+
+class Side:
+    """The answering end, on a socket of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = bind_socket(folder)
+        self.works = Works()
+        self.book = MetricBook.alone()
+        self.turns = HeavyTurns(self.book)
+        background: Any = SimpleNamespace(book=self.book)
+        works: Any = self.works
+        self.desk = HeavyDesk(works, self.turns, HeavyPauses(lambda: False), background)
+        self.server: asyncio.Server | None = None
+        self.link = HeavyLink(str(folder / SOCKET_NAME))
+        self.signs = 0
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_unix_server(self.desk.serve, sock=self.socket.dup())
+
+    async def stop(self) -> None:
+        if self.server is not None:
+            self.server.close()
+        await self.desk.end(at_once=True)
+        await asyncio.sleep(0.01)  # aborted transports close in the next turn of the loop
+
+    def ask(self, *pieces: str, kind: str = "audit_csv", is_head: bool = False, times: int = 1) -> Any:
+        args = {"pieces": pieces, "times": times}
+        question = {"kind": kind, "args": args, "is_head": is_head, "by": "Ann", "request_id": "R1"}
+        return self.link.ask(question, self.note)
+
+    def note(self) -> None:
+        self.signs += 1
+
+    async def read(self, *pieces: str, **more: Any) -> str:
+        async with self.ask(*pieces, **more) as answer:
+            return b"".join([piece async for piece in answer.pieces]).decode()
+
+
+@pytest.fixture
+async def side() -> AsyncIterator[Side]:
+    with tempfile.TemporaryDirectory(prefix="qm-t-") as folder:
+        side = Side(Path(folder))
+        await side.start()
+        yield side
+        await side.stop()
+        side.socket.close()
+
+
+async def until(claim: Any) -> None:
+    async with asyncio.timeout(10):
+        while not claim():
+            await asyncio.sleep(0.005)
+
+
+async def test_it_brings_the_whole_answer_byte_for_byte(side: Side) -> None:
+    pieces = ["\ufeffhead\r\n", "ü,€\r\n", BIG, "", "end"]
+    assert await side.read(*pieces) == "".join(pieces)
+    assert await side.read("only one") == "only one"
+    async with side.ask("sätze", kind="report") as answer:
+        assert answer.length == len("sätze".encode())
+        assert [piece async for piece in answer.pieces] == ["sätze".encode()]
+    async with side.ask("a", BIG, BIG, "b") as answer:
+        sizes = [len(piece) async for piece in answer.pieces]
+    assert max(sizes) <= heavy_link.PIECE_MAX
+    assert (side.works.open, side.turns.inside) == (0, 0)
+
+
+async def test_it_makes_nothing_behind_the_head_for_head(side: Side) -> None:
+    assert await side.read("a", "b", "c", "d", is_head=True) == ""
+    assert side.works.made == 2
+
+
+async def test_a_refusal_is_the_same_at_both_ends(side: Side) -> None:
+    with pytest.raises(QmError) as away:
+        await side.read("no store")
+    assert (away.value.status, away.value.headers) == (503, {"Retry-After": "5"})
+    assert away.value.body() == StorageUnavailable().body()
+    with pytest.raises(QmError) as wrong:
+        await side.read("a", "no sense")
+    assert wrong.value.status == 400
+    assert wrong.value.body() == {
+        "error": "roomId must make sense", "code": "invalid_room_id", "fields": ["roomId"],
+    }  # fmt: skip
+    with pytest.raises(QmError) as bug:
+        await side.read("a bug")
+    assert bug.value.code == "internal_error"
+
+
+async def test_what_breaks_off_behind_the_head_never_looks_whole(side: Side) -> None:
+    async with side.ask("a", "b", "c", "no store") as answer:
+        with pytest.raises(QmError):
+            [piece async for piece in answer.pieces]
+    async with side.ask("a", "b", BIG, "wait") as answer:
+        await anext(answer.pieces)
+        for task in list(side.desk._at_work):
+            task.cancel()
+        with pytest.raises(Unavailable):
+            [piece async for piece in answer.pieces]
+
+
+async def test_it_ends_the_work_when_the_asker_goes(side: Side) -> None:
+    async with side.ask("a", "b", "wait") as answer:
+        await anext(answer.pieces)
+        assert side.works.open == 1
+    await until(lambda: side.works.open == 0 and side.turns.inside == 0)
+
+    asking = asyncio.create_task(side.read("wait"))
+    await until(lambda: side.works.open == 1)
+    waiting = asyncio.create_task(side.read("a"))
+    await until(lambda: side.turns.inside == 2)
+    waiting.cancel()
+    await until(lambda: side.turns.inside == 1)
+    asking.cancel()
+    await until(lambda: side.turns.inside == 0)
+
+
+async def test_it_makes_no_more_than_the_asker_takes(side: Side) -> None:
+    async with side.ask(BIG, times=300) as answer:
+        taken = len(await anext(answer.pieces))
+        await until(lambda: side.turns.inside == 1 and side.turns.is_idle)
+        made = side.works.made
+        assert made < 30, "30 MB would have been made"
+        async for piece in answer.pieces:
+            taken += len(piece)
+    assert taken == 300 * len(BIG)
+
+
+async def test_it_says_that_it_is_still_there(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy, "WAIT_EVERY_SEC", 0.01)
+    asking = asyncio.create_task(side.read("a", "wait"))
+    await until(lambda: side.signs > 5)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+async def test_it_is_unavailable_when_nobody_answers(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = HeavyLink(str(side.folder / "nobody.sock"))
+    with pytest.raises(Unavailable) as refusal:
+        async with nowhere.ask({}, side.note):
+            pass
+    assert refusal.value.headers == {"Retry-After": "5"}
+
+    monkeypatch.setattr(heavy_link, "SILENT_SEC", 0.05)
+    await side.stop()
+    with pytest.raises(Unavailable):
+        await side.read("a")  # somebody holds the socket, and nobody accepts
+
+
+async def test_a_question_waits_at_the_socket_until_somebody_is_there(side: Side) -> None:
+    await side.stop()
+    asking = asyncio.create_task(side.read("a", "b"))
+    await until(lambda: select.select([side.socket], [], [], 0)[0])
+    await side.start()
+    assert await asking == "ab"
+
+
+async def test_it_bears_those_who_do_not_ask(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy, "QUESTION_SEC", 0.05)
+    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", frame(Frame.QUESTION, b"x")[:-1]):
+        reader, writer = await asyncio.open_unix_connection(str(side.folder / SOCKET_NAME))
+        writer.write(said)
+        with contextlib.suppress(heavy_link.LinkBroken):
+            while True:
+                await read_frame(reader)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    assert await side.read("a") == "a"
+
+
+def test_only_its_owner_gets_at_the_socket() -> None:
+    with tempfile.TemporaryDirectory(prefix="qm-t-") as folder:
+        sock = bind_socket(Path(folder))
+        assert Path(folder).stat().st_mode & 0o077 == 0
+        assert sock.family is socket.AF_UNIX
+        sock.close()
