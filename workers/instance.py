@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -32,6 +33,7 @@ from app.services.alert_local import LocalAlerts
 from app.services.alert_log import Attempts
 from app.services.capacity_watch import CapacityWatch
 from app.services.cpu_watch import CpuWatch
+from app.services.heavy_state import running_kinds
 from app.services.instance_watch import LOOK_SEC, RECORD_SEC, InstanceWatch
 from app.services.sites import Sites
 from app.services.standing import Standing
@@ -91,7 +93,13 @@ async def _every(background: Background, seconds: float, act: Callable[[], Await
 
 def _cpu(background: Background) -> CpuWatch:
     files = CpuFiles(background.runtime.main_pid)
-    return CpuWatch(runtime=background.runtime, book=background.book, read=files.read, ticks_a_sec=ticks_a_second())
+    return CpuWatch(
+        runtime=background.runtime,
+        book=background.book,
+        read=files.read,
+        ticks_a_sec=ticks_a_second(),
+        heavy=partial(running_kinds, background.book),
+    )
 
 
 def _watch(
