@@ -53,6 +53,8 @@ from app.services.monitor_links import MonitorLinks
 from app.services.notes import Notes
 from app.services.operators import Operators
 from app.services.people import People
+from app.services.plain import PlainService
+from app.services.plain_page import PlainPage
 from app.services.refused_tokens import ManyRefused
 from app.services.reports import Reports
 from app.services.room_services import RoomServices
@@ -109,6 +111,7 @@ class AppContext:
     life: InstanceLife
     stop_guard: StopGuard
     waiting_page: WaitingPage
+    plain: PlainService
     inline: Inline
     _closing: AsyncExitStack = field(repr=False)
 
@@ -218,6 +221,7 @@ class AppContext:
             life=InstanceLife(AuditStore(postgres), runtime, now=wall_ms),
             stop_guard=watch.stop_guard,
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
+            plain=PlainService(page=PlainPage(assets), join=visitor.join, status=visitor.status),
             inline=inline,
             _closing=closing,
         )  # fmt: skip

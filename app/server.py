@@ -32,10 +32,11 @@ from blueprints.edge.router import EdgeRouter
 from blueprints.edge.state import EdgeState
 from blueprints.errors import PAGE_HEADERS, ErrorFacts, ErrorPage
 from blueprints.ops import Health
-from blueprints.visitor import assets, connectors, events, hot, leave, notify, openapi, pages, snippet, verify
+from blueprints.visitor import assets, connectors, events, hot, leave, notify, openapi, pages, plain, snippet, verify
 
 BLUEPRINTS = (
-    ops.bp, metrics.bp, openapi.bp, snippet.bp, connectors.bp, events.bp, pages.bp, assets.bp, console.bp, admin.bp,
+    ops.bp, metrics.bp, openapi.bp, snippet.bp, connectors.bp, events.bp, pages.bp, plain.bp, assets.bp, console.bp,
+    admin.bp,
 )  # fmt: skip
 HOT_ROUTES = (hot.routes, leave.routes, notify.routes, verify.routes)
 """Tables of the routes that are served at protocol level."""

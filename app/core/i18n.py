@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-LANGUAGES: Final = ("en", "th")
-"""Languages of this build, the fallback first."""
+LANGUAGES: Final = ("en", "th", "ja", "zh-Hans", "ko")
+"""Languages of everything that a visitor may see, the fallback first (PAG-142)."""
 FALLBACK: Final = LANGUAGES[0]
 LOCALES_DIR: Final = Path(__file__).resolve().parents[2] / "locales"
 
+_BY_PRIMARY: Final = {lang.partition("-")[0]: lang for lang in LANGUAGES}
+"""Every language that begins with ``zh`` means ``zh-Hans``."""
 _PLACE: Final = re.compile(r"{(\w+)}")
 _RANGE: Final = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]{1,32})?\s*(?:;\s*q=([01](?:\.\d{0,3})?))?\s*")
 
@@ -43,11 +45,12 @@ def choose_language(accept_language: str) -> str:
     best, best_weight = FALLBACK, 0.0
     for part in accept_language[:1024].split(","):
         match = _RANGE.fullmatch(part)
-        if match is None or match[1].lower() not in LANGUAGES:
+        lang = _BY_PRIMARY.get(match[1].lower()) if match else None
+        if match is None or lang is None:
             continue
         weight = float(match[2] or 1)
         if weight > best_weight:
-            best, best_weight = match[1].lower(), weight
+            best, best_weight = lang, weight
     return best
 
 

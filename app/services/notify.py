@@ -6,7 +6,6 @@ Belongs here: who may leave one, and the digest it is counted by. Not here: the 
 from __future__ import annotations
 
 import hmac
-from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoTicket
@@ -18,8 +17,6 @@ from app.infrastructure.wishes import Wish, WishStore
 from app.services.visitor import holds_ticket
 from app.services.visitor_proof import Identifier, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
-
-MAIL_LANGUAGES: Final = ("en", "th", "ja", "zh-Hans", "ko")
 
 
 class AddressDigest:

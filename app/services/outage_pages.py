@@ -16,11 +16,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from app.core.i18n import FALLBACK, load_locale
+from app.core.i18n import FALLBACK, LANGUAGES, load_locale
 from app.services.asset_file import Asset, compress, content_hash
 
-OUTAGE_LANGUAGES: Final = ("en", "th", "ja", "zh-Hans", "ko")
-"""Languages of the pages that carry all of theirs; a browser's own list chooses."""
 _SELF_RELOAD: Final = '<noscript><meta http-equiv="refresh" content="60"></noscript>\n'
 
 
@@ -50,7 +48,7 @@ class OutagePages:
 
     def __init__(self, *, template: str, locales_dir: Path) -> None:
         self._template = template
-        self._texts = {lang: load_locale("outage", lang, folder=locales_dir) for lang in OUTAGE_LANGUAGES}
+        self._texts = {lang: load_locale("outage", lang, folder=locales_dir) for lang in LANGUAGES}
 
     def offline(self) -> WholePage:
         """The page of a queue that does not answer; it tries again after 20, 40, then each 60 s (PAG-173)."""

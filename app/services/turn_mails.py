@@ -15,7 +15,7 @@ import structlog
 from app.core import metrics
 from app.core.clock import wall_ms
 from app.core.errors import StorageUnavailable
-from app.core.i18n import fill, load_locale
+from app.core.i18n import LANGUAGES, fill, load_locale
 from app.core.ids import RoomId
 from app.domain.room import Room
 from app.domain.ticket_state import TicketState
@@ -27,7 +27,7 @@ from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.wishes import Wish, WishStore
 from app.services.leadership import Term, TermOver
-from app.services.notify import MAIL_LANGUAGES, AddressDigest
+from app.services.notify import AddressDigest
 
 EVERY_SEC: Final = 2.0
 SWEEP_SEC: Final = 60.0
@@ -75,7 +75,7 @@ class TurnMails:
         self._public_url = public_url
         self._book = book
         self._cursors: dict[RoomId, int] = {}
-        self._texts = {lang: load_locale("mail", lang) for lang in MAIL_LANGUAGES}
+        self._texts = {lang: load_locale("mail", lang) for lang in LANGUAGES}
 
     async def run(self, term: Term) -> None:
         """Look at every room with addresses every two seconds until the term is over; without mail once a minute."""

@@ -14,6 +14,7 @@ from html import escape
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.core.i18n import LANGUAGES, load_locale
 from app.domain.inline.hosts import PREFIX
 from app.domain.room import Room
 from app.services.asset_file import compress, content_hash
@@ -40,20 +41,16 @@ class WaitingPage:
     def __init__(self, *, assets: Assets, offers_mail: bool = False) -> None:
         """``offers_mail``: the form for an address is on the page (VIS-177)."""
         guard = assets.guard()
+        mail = bare_lines(assets.source("waiting/mail.html"), end="") if offers_mail else ""
+        # The script puts the prefix of an inline host before what it asks for itself.
         fixed = {
             "guard": guard,
-            "css": assets.css,
-            "js": assets.js,
-            "icon": assets.icon,
-            "icon_turn": assets.icon_turn,
-            **assets.languages,
-            "mail": bare_lines(assets.source("waiting/mail.html"), end="") if offers_mail else "",
+            "mail": mail,
+            **{lang.replace("-", "_"): url for lang, url in assets.languages.items()},
         }
         template = bare_lines(assets.source("waiting/waiting.html"), end="")
-        self._template = _fill(template, {**fixed, "inline": ""})
-        # The script puts the prefix before what it asks for itself.
-        own = {name: text for name, text in fixed.items() if text.startswith("/") and name not in assets.languages}
-        below = fixed | {name: PREFIX + text for name, text in own.items()}
+        self._template = _fill(template, {**fixed, **_addresses(assets, ""), "inline": ""})
+        below = fixed | _addresses(assets, PREFIX)
         self._inline = {
             kind: _fill(template, {**below, "inline": f' data-base="{PREFIX}" data-inline="{kind}"'})
             for kind in ("get", "form")
@@ -78,12 +75,23 @@ class WaitingPage:
     def _render(self, room: Room, template: str) -> RenderedPage:
         values = {"room": escape(room.id), "name": escape(room.config.name)}
         body = _fill(template, values).encode("utf-8")
-        csp = " ".join([self._policy, *_framers(room)])
+        csp = " ".join([self._policy, *framers(room)])
         tag = content_hash(body + csp.encode("ascii"))
         return RenderedPage(body, compress(body), f'W/"{tag}"', csp)
 
 
-def _framers(room: Room) -> list[str]:
+def _addresses(assets: Assets, prefix: str) -> dict[str, str]:
+    """What the document itself asks for, below ``prefix``. The room is filled in later."""
+    plain = prefix + "/w/{{room}}/plain"
+    links = (
+        f'<p lang="{lang}"><a href="{plain}">{escape(load_locale("plain", lang)["noScript"])}</a></p>'
+        for lang in LANGUAGES
+    )
+    files = {"css": assets.css, "js": assets.js, "icon": assets.icon, "icon_turn": assets.icon_turn}
+    return {"plain": plain, "plain_links": "".join(links)} | {name: prefix + url for name, url in files.items()}
+
+
+def framers(room: Room) -> list[str]:
     """Origins that may show the page in a frame: those that the room's own settings name (PAG-105)."""
     target = urlsplit(room.config.target_url)
     named = [f"{target.scheme}://{target.netloc}", *room.config.return_origins, *(room.config.tag_origins or ())]

@@ -17,20 +17,15 @@ from typing import Final
 from sanic import Blueprint, HTTPResponse, Request
 
 from app.core.errors import NotFound
-from app.domain.budget import Budget
 from app.domain.inline.hosts import PREFIX
 from app.services.module_tree import ModuleTree, TreeFile, load_tree, pack
-from app.services.small_pages import SmallPage, SmallPages
-from blueprints.edge.request import is_navigation
+from blueprints.small_replies import HTML, spend
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BUDGET: Final = "pages"
 """Name of the page budget's table, counted apart from the waiting page's (VIS-080)."""
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
-HTML: Final = "text/html; charset=utf-8"
-_NAVIGATION_HEADERS: Final = ("sec-fetch-mode", "sec-fetch-dest", "sec-fetch-site", "accept")
-_SMALL: Final = SmallPages()
 
 bp = Blueprint("console")
 
@@ -88,8 +83,8 @@ async def _load(_app: object) -> None:
 
 async def page(request: Request) -> HTTPResponse:
     """The console page, the same bytes for everybody."""
-    limits, refusal = _spend(request)
-    if refusal:
+    limits, refusal = spend(request, BUDGET)
+    if refusal is not None:
         return refusal
     site = console_site(PREFIX if request.ctx.inline is not None else "")
     headers = {
@@ -129,31 +124,6 @@ def _send(request: Request, file: TreeFile, headers: dict[str, str]) -> HTTPResp
 def _matches(if_none_match: str, etag: str) -> bool:
     """Weak comparison of ``If-None-Match`` with the page's tag (RFC 9110, 13.1.2)."""
     return if_none_match.strip() == "*" or etag in [t.strip().removeprefix("W/") for t in if_none_match.split(",")]
-
-
-def _spend(request: Request) -> tuple[dict[str, str], HTTPResponse | None]:
-    """Take one page view from the address's budget: headers of the answer, and the refusal if it is used up."""
-    qm = request.app.ctx.qm
-    budget: Budget = qm.visitor.undeclared.page_budget(BUDGET, request.ctx.client)
-    headers = {name.decode(): value.decode() for name, value in budget.headers()}
-    return headers, None if budget.allowed else _refusal(request, headers, budget.retry_after_sec)
-
-
-def _refusal(request: Request, limits: dict[str, str], wait_sec: int) -> HTTPResponse:
-    """429: to a navigation a small page that loads itself again, to anything else plain text (VIS-079)."""
-    headers = {**limits, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex"}
-    sent = {name.encode(): request.headers[name].encode() for name in _NAVIGATION_HEADERS if name in request.headers}
-    if not is_navigation(sent):
-        words = f"Too many requests. Try again in {wait_sec} s."
-        return HTTPResponse(words, status=429, headers=headers, content_type="text/plain; charset=utf-8")
-    language = request.headers.get("accept-language", "")
-    document = _SMALL.page(SmallPage.RATE_LIMITED, language, retry_after_sec=wait_sec)
-    headers |= {
-        "Content-Security-Policy": document.csp,
-        "Referrer-Policy": "no-referrer",
-        "Vary": "Accept-Language, Accept",
-    }
-    return HTTPResponse(document.body, status=429, headers=headers, content_type=HTML)
 
 
 _READ: Final = ("GET", "HEAD")

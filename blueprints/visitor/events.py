@@ -13,11 +13,9 @@ from sanic import Blueprint, Request, Sanic
 from app.core.errors import RateLimited
 from app.domain.cookies import ticket_candidates
 from app.services.stream_open import Opening, StreamOpener
-from blueprints.edge.head import Fields
-from blueprints.edge.reading import Reading
-from blueprints.edge.request import HotRequest
 from blueprints.sse import CONTENT_TYPE, HEADERS, ChunkSink
 from blueprints.visitor.request_reading import room_in_query, ticket_cookies, visitor_of
+from blueprints.visitor.stock_reading import as_hot
 
 if TYPE_CHECKING:
     from app.context import AppContext
@@ -47,7 +45,7 @@ async def events(request: Request) -> None:
 
 async def _open(qm: AppContext, request: Request) -> Opening:
     """The first state. Raises ``missing_room``, NoRoom, StorageUnavailable."""
-    asked = _as_hot(request)
+    asked = as_hot(request, _READ_HEADERS)
     query = asked.query
     token = query.get("token") or None
     room_id = room_in_query(query)
@@ -87,21 +85,6 @@ async def _answer_head(request: Request, opening: Opening) -> None:
 def _set_cookies(response: object, opening: Opening) -> None:
     for cookie in opening.cookies:
         response.headers.add("Set-Cookie", cookie.decode())  # type: ignore[attr-defined]
-
-
-def _as_hot(request: Request) -> HotRequest:
-    """The request in the form that the hot routes read, so that a token or cookie is read in one way."""
-    headers = {
-        name.encode(): ("; " if name == "cookie" else ", ").join(request.headers.getall(name)).encode("latin-1")
-        for name in _READ_HEADERS
-        if name in request.headers
-    }
-    query = request.raw_url.partition(b"?")[2].partition(b"#")[0]
-    ctx = request.ctx
-    reading = Reading(Fields(headers, None, 1), ctx.client)
-    hot = HotRequest(request.method, request.path, query, reading, b"", ctx.request_id)
-    hot.inline = ctx.inline
-    return hot
 
 
 async def close_streams(app: Sanic[Any, Any]) -> None:

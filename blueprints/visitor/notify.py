@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from app.core.errors import InvalidField, NotFound, RateLimited
-from app.services.notify import MAIL_LANGUAGES
+from app.core.i18n import LANGUAGES
 from blueprints.edge.hot import HotHandler
 from blueprints.edge.reply import HotReply, json_reply
 from blueprints.edge.request import HotRequest
@@ -51,7 +51,7 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
 def _language(lang: str | None) -> str:
     """The language of the mail. Raises 400 ``invalid_lang`` for one that this server does not write."""
     if not lang:
-        return MAIL_LANGUAGES[0]
-    if lang not in MAIL_LANGUAGES:
-        raise InvalidField("lang", f"lang has to be one of {', '.join(MAIL_LANGUAGES)}")
+        return LANGUAGES[0]
+    if lang not in LANGUAGES:
+        raise InvalidField("lang", f"lang has to be one of {', '.join(LANGUAGES)}")
     return lang

@@ -7,11 +7,13 @@
   } catch {
     // Storage is blocked: the system's scheme stays.
   }
-  // Style or script did not load: reload after 3–8 s, so that not everybody comes back in the same second.
+  // Style or script did not load: reload after 3–8 s, so that not everybody comes back in the same second; the fourth
+  // time the page that needs neither takes over.
   addEventListener('error', event => {
     const tries = +location.hash.slice(7) || 0;
-    if (tries > 2 || !/SCRIPT|stylesheet/.test(event.target.nodeName + event.target.rel)) return;
+    if (!/SCRIPT|stylesheet/.test(event.target.nodeName + event.target.rel)) return;
     setTimeout(() => {
+      if (tries > 2) return location.replace(d.dataset.plain);
       location.hash = '#retry=' + (tries + 1);
       location.reload();
     }, 3000 + Math.random() * 5000);

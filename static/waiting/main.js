@@ -224,17 +224,21 @@ const copy = () => {
   setTimeout(() => { $('refKey').textContent = t('reference'); }, 2000);
 };
 
+const option = lang => [...$('lang').options].find(each => each.value === lang);
+
 const translate = async lang => {
   // English is in the page, and stands in where the other language does not come.
-  const { status, body } = lang === 'th' ? await call(root.dataset.th, { cache: 'default' }) : {};
+  const { words } = option(lang).dataset;
+  const { status, body } = words ? await call(words, { cache: 'default' }) : {};
   speak(...(status === 200 ? [lang, body] : ['en', EN]));
   ready = true;
   label();
   paint();
 };
 
+/** Whatever was kept or asked for, in a language of this page; every Chinese is the one there is. */
 const firstLanguage = () =>
-  recall('qm_lang') || (navigator.languages || []).map(tag => tag.slice(0, 2)).find(tag => /en|th/.test(tag)) || 'en';
+  [recall('qm_lang'), ...(navigator.languages || [])].map(tag => /^zh/.test(tag) ? 'zh-Hans' : ('' + tag).slice(0, 2)).find(option) || 'en';
 
 const on = (id, act, type = 'click') => $(id).addEventListener(type, act);
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.errors import StorageUnavailable
-from app.core.i18n import fill, load_locale
+from app.core.i18n import LANGUAGES, fill, load_locale
 from app.core.ids import EpochMs, Generation, RoomId
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.mailer import Letter, Mailer, NotSent
@@ -15,7 +15,6 @@ from app.infrastructure.valkey import Valkey
 from app.infrastructure.wishes import Wish, WishStore
 from app.services import turn_mails as module
 from app.services.draws import draw_room
-from app.services.notify import MAIL_LANGUAGES
 from tests.journal.house import House
 from tests.visitor.post import SENDER, SHOP, Post, leave_address
 from tests.visitor.smtp import MailServer
@@ -123,7 +122,7 @@ async def test_it_writes_to_the_holders_of_one_room_when_another_room_fails(post
 async def test_it_writes_in_the_language_left_and_names_no_host_a_visitor_chose(post: Post) -> None:
     snippet = RoomConfig(SHOP, "Shop", "https://www.shop.example/start")
     site, page = "https://www.shop.example/start", "https://queue.example/w/shop"
-    for lang in MAIL_LANGUAGES:
+    for lang in LANGUAGES:
         texts = load_locale("mail", lang)
         for public_url, origin, where in (
             ("https://queue.example", None, page), (None, None, site),
@@ -137,7 +136,7 @@ async def test_it_writes_in_the_language_left_and_names_no_host_a_visitor_chose(
 
             assert letter.subject == fill(texts["subject"], room="Shop")
             assert letter.text == fill(texts["text"], room="Shop", until="2026-09-21 14:13 UTC", page=where)
-    assert len({load_locale("mail", lang)["subject"] for lang in MAIL_LANGUAGES}) == 5
+    assert len({load_locale("mail", lang)["subject"] for lang in LANGUAGES}) == 5
     assert "Your place does not depend on it" in load_locale("waiting", "en")["mailWhy"]
 
 
