@@ -117,12 +117,8 @@ class PlainService:
         elif view["state"] in _GOES_IN:
             return PlainAnswer(303, cookies, location=view["location"])
         elif view["state"] == "gone":
-            told = Told(
-                texts["cleared"],
-                texts["cleared"],
-                sub=texts["clearedWhy"],
-                buttons=[here.start("joinAgain", again=True)],
-            )
+            button = here.start("joinAgain", again=True)
+            told = Told(texts["cleared"], texts["cleared"], sub=texts["clearedWhy"], buttons=[button])
         else:
             told = here.told(view)
         return PlainAnswer(200, cookies, self._render(room, language, told))

@@ -1,7 +1,7 @@
 """Estimates, counts and times in a visitor's language, for pages that have no script to say them.
 
-Belongs here: the wording that static/waiting/estimate.js and static/shared/text.js have for the waiting page; the tests
-hold both against each other. Not here: what is said when (plain_page.py).
+Belongs here: the same wording that static/waiting/estimate.js and static/shared/text.js have for the waiting page; what
+is changed there is to be changed here. Not here: what is said when (plain_page.py).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.i18n import LANGUAGES, base_keys, choose_language, load_locale
+from app.core.i18n import FALLBACK, LANGUAGES, base_keys, choose_language, load_locale
 from app.services.assets import STATIC_DIR, WAITING_MODULES, Assets, join_modules, squeeze
 from app.services.small_pages import SmallPage, SmallPages
 from app.services.waiting_page import WaitingPage
@@ -55,13 +55,13 @@ def test_it_weighs_at_most_16_kb_gzipped_on_the_first_view() -> None:
 
 @pytest.mark.req("PAG-144")
 def test_it_has_the_same_keys_in_every_language() -> None:
-    for namespace in ("waiting", "pages"):
+    for namespace in ("waiting", "pages", "plain"):
         english, *others = (base_keys(load_locale(namespace, lang)) for lang in LANGUAGES)
         assert all(other == english for other in others)
 
 
 def test_it_has_the_same_places_in_every_language() -> None:
-    for namespace in ("waiting", "pages"):
+    for namespace in ("waiting", "pages", "plain"):
         english, *others = (load_locale(namespace, lang) for lang in LANGUAGES)
         for texts in others:
             for key, text in texts.items():
@@ -120,6 +120,9 @@ def test_it_chooses_the_language_of_the_browser() -> None:
     assert choose_language("th-TH,th;q=0.9,en;q=0.8") == "th"
     assert choose_language("en;q=0.5, th;q=0.7") == "th"
     assert choose_language("de, *;q=0.5") == "en"
+    assert [choose_language(tag) for tag in ("ja-JP", "ko", "zh", "zh-TW", "zh-Hant-HK;q=0.9,en;q=0.8")] == [
+        "ja", "ko", "zh-Hans", "zh-Hans", "zh-Hans",
+    ]  # fmt: skip
     assert choose_language("th;q=0") == "en"
     assert choose_language("\0;;;,,q=x" * 1000) == "en"
 
@@ -255,14 +258,13 @@ def test_it_keeps_every_small_page_small() -> None:
             assert len(pages.page(kind, lang, retry_after_sec=60).body) <= bound
 
 
-def test_it_hands_out_the_other_language_as_one_file(stub: Stub) -> None:
+def test_it_hands_out_each_other_language_as_one_file(stub: Stub) -> None:
     body = fetch(f"{stub.url}/w/shop")[2].decode()
-    url = re.search(r'data-th="([^"]+)"', body)
-    assert url
+    urls = dict(re.findall(r'<option value="([\w-]+)" lang="[\w-]+" data-words="([^"]+)"', body))
+    assert [FALLBACK, *urls] == list(LANGUAGES)
 
-    texts = json.loads(fetch(stub.url + url[1])[2])
-
-    assert texts == load_locale("waiting", "th")
+    for lang, url in urls.items():
+        assert json.loads(fetch(stub.url + url)[2]) == load_locale("waiting", lang)
 
 
 @pytest.mark.req("PAG-208")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.core.i18n import LANGUAGES, load_locale
 from tests.pages.conftest import NOW, Stub, until, visitor
 
 pytestmark = pytest.mark.browser
@@ -476,6 +477,28 @@ def test_it_speaks_thai_to_a_thai_browser_and_changes_in_place(open_page: Callab
     expect(page.locator("#label")).to_have_text("You are number")
 
 
+@pytest.mark.req("PAG-142", "PAG-143", "PAG-144")
+def test_it_has_five_languages_and_takes_the_kept_one_before_the_browsers(
+    open_page: Callable[..., Page], stub: Stub
+) -> None:
+    stub.show(visitor("waiting"))
+    page = open_page(locale="zh-TW")
+    box = page.get_by_role("combobox")
+    expect(page.locator("#label")).to_have_text(load_locale("waiting", "zh-Hans")["number"])
+
+    for lang in LANGUAGES:
+        box.select_option(lang)
+
+        expect(page.locator("html")).to_have_attribute("lang", lang)
+        texts = load_locale("waiting", lang)
+        expect(page.locator("#keepBold")).to_contain_text(texts["keep"].split()[0])
+        assert page.title() == texts["docWaiting"].replace("{n}", "1,204").replace("{room}", "Shop")
+        assert page.evaluate("localStorage.qm_lang") == lang
+        assert page.get_by_role("combobox", name=texts["language"]).count() == 1
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("lang", LANGUAGES[-1])
+
+
 @pytest.mark.req("PAG-150")
 def test_it_follows_the_system_s_scheme_until_a_choice_is_made(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
@@ -534,18 +557,39 @@ def test_it_works_where_storage_is_blocked(open_page: Callable[..., Page], stub:
     hero(page).to_have_text("1,204")
 
 
-def test_it_reloads_a_page_whose_script_is_missing(open_page: Callable[..., Page], stub: Stub) -> None:
+QUICK = """const real = setTimeout;
+  window.setTimeout = (act, ms) => { if (ms >= 3000) sessionStorage.delays = (sessionStorage.delays || '') + ms + ' ';
+    return real(act, ms / 100); }"""
+"""Waits that are noted and a hundredth of themselves."""
+
+
+@pytest.mark.req("PAG-168")
+@pytest.mark.parametrize(("kind", "misses"), [("js", 1), ("css", 3), ("js", 99)])
+def test_it_heals_a_page_whose_file_is_missing_or_leads_to_the_one_that_needs_none(
+    open_page: Callable[..., Page], stub: Stub, kind: str, misses: int
+) -> None:
     stub.show(visitor("waiting"))
     missed: list[str] = []
 
-    def miss_once(route: Any) -> None:
+    def miss(route: Any) -> None:
         missed.append(route.request.url)
-        route.fulfill(status=404) if len(missed) == 1 else route.continue_()
+        route.fulfill(status=404) if len(missed) <= misses else route.continue_()
 
-    page = open_page(before=lambda page: page.route("**/assets/waiting-*.js", miss_once))
+    def prepare(page: Page) -> None:
+        page.add_init_script(QUICK)
+        page.route(f"**/assets/waiting-*.{kind}", miss)
 
-    hero(page).to_have_text("1,204", timeout=15_000)
-    assert len(missed) == 2
+    page = open_page("/w/shop?qm_return=%2Fcart", before=prepare)
+
+    if misses > 3:
+        page.wait_for_url("**/w/shop/plain", wait_until="commit")
+    else:
+        hero(page).to_have_text("1,204", timeout=15_000)
+        expect(page.locator("body")).to_have_css("display", "flex")
+    assert len(missed) == min(misses + 1, 4)
+    if misses == 1:
+        (delay, *_) = page.evaluate("sessionStorage.delays").split()
+        assert 3000 <= float(delay) <= 8000
 
 
 def test_it_shows_the_room_s_name_as_text(open_page: Callable[..., Page], stub: Stub) -> None:
