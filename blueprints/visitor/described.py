@@ -124,6 +124,13 @@ OPERATIONS: Final[Operations] = {
         "The waiting page", ("no_room", "not_found", _NO_STORE),
         (_path("room", "Room of the line."), Parameter("qm_return", "Page that the visitor came from.")),
     ),
+    ("GET", "/w/{room}/plain"): Operation(
+        "The waiting page without script, which gives a place to a visitor who comes by himself",
+        {200: Answer("The page", {HTML: TEXT}), 303: Answer("His turn: the way in")},
+        ("no_room", "not_found", "blocked_by_protection", "line_full", _NO_STORE),
+        (_path("room", "Room of the line."), Parameter("qm_return", "Where the visitor wants to go.")),
+        is_limited=True, plain_429=True, tag=PAGES,
+    ),
     ("GET", "/"): _page("The operator console"),
     ("GET", "/public/admin.html"): _page("The operator console"),
     ("GET", "/qm.js"): Operation(
