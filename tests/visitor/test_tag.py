@@ -193,7 +193,7 @@ def test_it_does_not_lose_its_token_to_a_planted_one(stage: Stage, second: dict[
     assert stage.storage()["qm_shop"] == kept
 
 
-@pytest.mark.req("PAG-021", "ENG-021", "VIS-116", "INL-186")
+@pytest.mark.req("PAG-021", "ENG-021", "VIS-116", "INL-186", "FLT-064")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
