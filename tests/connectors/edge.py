@@ -16,6 +16,8 @@ SCRIPT = Path(__file__).parent / "cloudflare.mjs"
 PAGE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 CALL = {"sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}
 WEBSOCKET = {"upgrade": "websocket", "sec-fetch-mode": "websocket", "sec-fetch-dest": "websocket"}
+PATIENT_MS = "10000"
+"""Longest time the Worker may be told to wait: no machine is slower."""
 PASS: dict[str, Any] = {"action": "pass", "reason": "session", "recheckSec": 30}
 QUEUE: dict[str, Any] = {
     "action": "queue", "reason": "new", "location": "https://queue.example/w/shop?qm_return=x&qm_from=y",
@@ -53,7 +55,7 @@ class Edge:
         """A new isolate in front of the scripted queue, and nothing seen yet."""
         self._isolates += 1
         self.isolate = str(self._isolates)
-        self.settings = {"QM_URL": self.queue_url, "QM_ROOM": "shop", "QM_API_KEY": KEY}
+        self.settings = {"QM_URL": self.queue_url, "QM_ROOM": "shop", "QM_API_KEY": KEY, "QM_TIMEOUT_MS": PATIENT_MS}
         self.says(PASS)
         self.take()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -201,15 +202,26 @@ FAILURES: dict[str, dict[str, Any]] = {
 def test_it_fails_open_and_says_why(edge: Edge, why: str) -> None:
     edge.says(**{"body": "", **FAILURES[why]})
 
-    answer = edge.ask(
-        "/order?qm_token=t", "POST", content=b"kept", headers=CALL, QM_TIMEOUT_MS="300", QM_ANALYTICS="on"
-    )
+    patience = {"QM_TIMEOUT_MS": "300"} if why.strip() == "timeout" else {}
+
+    answer = edge.ask("/order?qm_token=t", "POST", content=b"kept", headers=CALL, QM_ANALYTICS="on", **patience)
 
     assert (answer.status_code, answer.text, answer.headers["x-site"]) == (200, "the site", "yes")
     assert answer.headers[MARK] == why.strip()
     seen = edge.take()
     assert [(came["method"], came["body"]) for came in seen["site"]] == [("POST", "kept")]
     assert seen["points"] == [{"blobs": ["shop", why.strip()], "doubles": [1], "indexes": ["shop"]}]
+
+
+@pytest.mark.req("PAG-053", "PAG-057")
+def test_it_waits_two_seconds_unless_it_is_told_otherwise(edge: Edge) -> None:
+    edge.says(silent=True)
+    began = time.monotonic()
+
+    answer = edge.ask(QM_TIMEOUT_MS=None)
+
+    assert answer.headers[MARK] == "timeout"
+    assert time.monotonic() - began >= 1.99
 
 
 @pytest.mark.req("PAG-057")

@@ -285,7 +285,7 @@ async def test_a_rebuild_keeps_its_lock_while_it_works_out_what_to_write(
     """The image of a huge room is long work without a word to either store."""
     await opened(house)
     monkeypatch.setattr(rebuild, "SIGN_SEC", 0.05)
-    monkeypatch.setattr(rebuild, "IDLE_MS", 400)
+    monkeypatch.setattr(rebuild, "IDLE_MS", 1500)
     make, done = rebuild.make_image, threading.Event()
 
     def slow(fold: Any) -> Any:
@@ -298,8 +298,8 @@ async def test_a_rebuild_keeps_its_lock_while_it_works_out_what_to_write(
     await until(lambda: fenced_by(house, 2))
 
     others = []
-    for _ in range(8):
-        await asyncio.sleep(0.2)
+    for _ in range(9):
+        await asyncio.sleep(0.25)
         others.append(await house.postgres.fetchval(QUERIES["journal_rebuild_lock"], "shop"))
     done.set()
 

@@ -166,7 +166,7 @@ async def answers(house: House, room: RoomId, ticket: int) -> bool:
 
 
 @pytest.mark.req("FLT-093")
-async def test_nobody_waits_for_more_than_two_bounded_pieces_of_a_rebuild(
+async def test_nobody_waits_for_more_than_a_few_bounded_pieces_of_a_rebuild(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Why other rooms answer while a huge one is rebuilt; the bench measures how fast (bench/neighbours.py)."""
@@ -201,7 +201,7 @@ async def test_nobody_waits_for_more_than_two_bounded_pieces_of_a_rebuild(
     assert await rebuilding
     assert len(sizes) >= 8
     assert 0 < max(sizes) <= 10_000, "what is put together fits, and one more piece of bounded size"
-    assert max(waits) <= 2, waits
+    assert max(waits) <= 3, waits  # one that is being written, one that came first, one whose answer was read first
     assert answered >= 3
 
 

@@ -114,6 +114,7 @@ async function ask(request, url, token, deadline, settings) {
 async function question(settings, query, init, url) {
   const never = { cacheTtlByStatus: { "100-599": -1 } }; // an answer is for one visitor
   const response = await fetch(settings.base + "/api/check?" + query, { ...init, cf: never });
+  if (!response.ok && response.body) response.body.cancel().catch(() => {}); // unread, it holds a connection
   if (response.status === 429) {
     sayOnce("429", "the queue sheds load (429): visitors go to the waiting page (CHECK_LIMIT_PER_MIN)");
     return { action: "queue", reason: "waiting", location: waitingPage(settings, url), isBusy: true };
