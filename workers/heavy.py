@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -19,6 +18,7 @@ from app.core import metrics
 from app.core.clock import cpu_sec, mono
 from app.core.errors import QmError
 from app.infrastructure.chart_store import ChartStore
+from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.heavy_link import (
     PIECE_MAX,
     QUESTION_MAX,
@@ -33,14 +33,15 @@ from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
-from app.services.contention import is_contended
 from app.services.heavy_pauses import HeavyPauses
 from app.services.heavy_turns import HeavyTurns, Turn
-from app.services.heavy_works import IS_WHOLE, HeavyWorks, Work
+from app.services.heavy_works import IS_WHOLE, QUICK, HeavyWorks, Work
 from app.services.history import History
 from app.services.notes import Notes
+from app.services.ref_search import RefsHere
 from app.services.reports import Reports
 from workers.directory import directory_of
+from workers.pauses import pauses_of
 from workers.runner import Background
 
 IDLE_SEC: Final = 120.0
@@ -54,7 +55,7 @@ async def run(background: Background) -> None:
     """Answer until the process is stopped, or nobody has asked for a while."""
     assert background.inbox is not None
     rooms, book = directory_of(background), background.book
-    pauses = HeavyPauses(partial(is_contended, book), show=lambda is_on: book.put(metrics.HEAVY_PAUSED, int(is_on)))
+    pauses = pauses_of(background)
     desk = HeavyDesk(_works(background, rooms, pauses), HeavyTurns(book), pauses, background)
     server = await asyncio.start_unix_server(desk.serve, sock=background.inbox, limit=PIECE_MAX)
     await rooms.start()
@@ -77,6 +78,7 @@ def _works(background: Background, rooms: RoomDirectory, pauses: HeavyPauses) ->
             rooms=rooms, live=LiveHours(prefix, LuaLoader(valkey)), store=HourStore(postgres), rest=pauses.let_pass
         ),
         history=History(rooms=rooms, store=ChartStore(valkey, prefix)),
+        refs=RefsHere(EngineLookup(prefix, LuaLoader(valkey))),
         look_again=rooms.look_again,
     )
 
@@ -138,6 +140,10 @@ class HeavyDesk:
         began = mono(), cpu_sec()
         outcome = "broken_off"
         try:
+            if work.kind in QUICK:
+                line.whole(await self._works.quick(work))
+                outcome = "done"
+                return
             async with self._turns.place(work.kind) as turn:
                 log.info("heavy_work_begun", **told)
                 await self._make(work, line, turn, is_head=bool(question["is_head"]))
@@ -153,7 +159,7 @@ class HeavyDesk:
             line.refuse(QmError())
         finally:
             took, cpu = mono() - began[0], cpu_sec() - began[1]
-            if outcome != "busy":
+            if outcome != "busy" and work.kind not in QUICK:
                 self._book.observe(metrics.HEAVY_SECONDS, took, work.kind)
             log.info(
                 "heavy_work_ended", **told, outcome=outcome, sec=round(took, 3), cpu_sec=round(cpu, 3),
@@ -206,6 +212,12 @@ class Line:
         self.rows += text.count("\r\n")
         for start in range(0, len(raw), PIECE_MAX):
             self._writer.write(frame(Frame.BODY, raw[start : start + PIECE_MAX]))
+
+    def whole(self, text: str) -> None:
+        """All of it at once."""
+        self.head(len(text.encode()))
+        self.body(text)
+        self.end()
 
     def end(self) -> None:
         """It is whole."""

@@ -29,12 +29,14 @@ from app.infrastructure.rebuild import Rebuilder, Rebuilt
 from app.infrastructure.valkey import Valkey
 from app.services.checkpoints import Checkpoints
 from app.services.draws import Draws
+from app.services.heavy_pauses import HeavyPauses
 from app.services.recovery import Recovery
 from app.services.room_details import RoomDetails
 from app.services.sampler import Sampler
 from workers.directory import directory_of
 from workers.instance import watch_instance
 from workers.leader import lead
+from workers.pauses import pauses_of
 from workers.runner import Background
 
 log = structlog.get_logger(__name__)
@@ -45,7 +47,8 @@ async def run(background: Background) -> None:
     valkey, settings = background.valkey, background.settings
     prefix = settings.valkey_prefix
     recovery = make_recovery(background, valkey, prefix)
-    draws = Draws(EngineJobs(prefix, LuaLoader(valkey)))
+    draws = Draws(EngineJobs(prefix, LuaLoader(valkey)), background.book)
+    pauses = pauses_of(background)
 
     def hear(message: bytes) -> None:
         verb, _, room = message.decode().partition(" ")
@@ -57,14 +60,16 @@ async def run(background: Background) -> None:
     valkey.on_reconnect(recovery.ask_all)
     async with valkey.listen({control_channel(prefix): hear}, on_resync=recovery.ask_all):
         watch = asyncio.ensure_future(recovery.run(background.stop))
-        checkpoints = Checkpoints(background.postgres, events=background.settings.checkpoint_events)
+        checkpoints = Checkpoints(
+            background.postgres, events=settings.checkpoint_events, rest=pauses.let_pass, book=background.book
+        )
         stop = background.stop
         beside = asyncio.gather(
             watch_libraries(background),
             checkpoints.run(stop),
             draws.run(stop),
             make_sampler(background).run(stop),
-            with_rooms(background),
+            with_rooms(background, pauses),
         )
         await asyncio.wait(
             [watch, asyncio.ensure_future(recovery.compared.wait())], return_when=asyncio.FIRST_COMPLETED
@@ -73,12 +78,12 @@ async def run(background: Background) -> None:
         await asyncio.gather(watch, beside)
 
 
-async def with_rooms(background: Background) -> None:
+async def with_rooms(background: Background, pauses: HeavyPauses) -> None:
     """Lead and watch the instance, both by the same copies of the rooms, until the process is stopped."""
     rooms = directory_of(background)
     await rooms.start()
     try:
-        await asyncio.gather(lead(background, rooms), watch_instance(background, rooms))
+        await asyncio.gather(lead(background, rooms, pauses.let_pass), watch_instance(background, rooms))
     finally:
         await rooms.stop()
 

@@ -31,6 +31,7 @@ from app.services.alert_log import Attempts
 from app.services.alert_sight import AlertSight, RoomSight
 from app.services.audit_seals import AuditSeals
 from app.services.block_marks import BlockMarks
+from app.services.heavy_pauses import Rest
 from app.services.hour_keeper import HourKeeper
 from app.services.leadership import Duty, Leadership
 from app.services.notes import audit_line
@@ -48,15 +49,18 @@ GIVE_SEC = 0.1
 """What is left for giving back the lease once the last acts had their time."""
 
 
-async def lead(background: Background, rooms: RoomDirectory) -> None:
-    """Take part in leading until the process is stopped; in a drill not at all (CFG-026)."""
+async def lead(background: Background, rooms: RoomDirectory, rest: Rest) -> None:
+    """Take part in leading until the process is stopped; in a drill not at all (CFG-026).
+
+    ``rest`` is awaited by duties that can wait.
+    """
     if background.settings.drill:
         await background.stop.wait()
         return
-    await _leadership(background, rooms).run(background.stop)
+    await _leadership(background, rooms, rest).run(background.stop)
 
 
-def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
+def _leadership(background: Background, rooms: RoomDirectory, rest: Rest) -> Leadership:
     settings, runtime = background.settings, background.runtime
     prefix, loader = settings.valkey_prefix, LuaLoader(background.valkey)
     lease = LeaderLease(
@@ -82,7 +86,7 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             instance=runtime.instance_id,
         ),
         Tuner(rooms=rooms, engine=engine, store=sites, default=settings.autotune),
-        OldMarks(NotesStore(background.postgres)),
+        OldMarks(NotesStore(background.postgres), rest),
         AuditSeals(SealStore(background.postgres, audit_line), now=wall_ms),
         BlockMarks(
             rooms=rooms,
@@ -90,12 +94,12 @@ def _leadership(background: Background, rooms: RoomDirectory) -> Leadership:
             notes=NotesStore(background.postgres),
         ),
         _alerts(background, rooms, loader, sites),
-        OldHours(HourStore(background.postgres), days=settings.history_retain_days),
+        OldHours(HourStore(background.postgres), days=settings.history_retain_days, rest=rest),
         hours,
     ]
     if settings.address_retain_days:
         addresses = AddressStore(background.postgres, background.valkey, prefix)
-        duties.append(OldAddresses(addresses, days=settings.address_retain_days))
+        duties.append(OldAddresses(addresses, days=settings.address_retain_days, rest=rest))
     duties.append(_mails(background, rooms, loader))
     return Leadership(
         lease,

@@ -38,8 +38,9 @@ ON_DEMAND: Final = "heavy"
 LAST: Final = "drainer"
 """The one that ends after all others."""
 STOP_SIGNAL: Final = signal.SIGUSR1
-NICE: Final = {"jobs": 5, "heavy": 10}
-"""A rebuild or a draw may take a core for seconds: whoever answers visitors gets three quarters of it meanwhile."""
+NICE: Final = {"jobs": 10, "heavy": 10}
+"""A rebuild, a draw or an export may take a core for seconds: whoever answers visitors gets nine tenths of it meanwhile
+(BUD-074)."""
 PG_CONNECTIONS: Final = {"drainer": 1, "jobs": 2, "heavy": 1}
 """Connections of the pools of those that use Postgres."""
 PG_BESIDE: Final = 1

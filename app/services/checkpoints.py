@@ -17,7 +17,10 @@ from app.core.ids import RoomId
 from app.domain.facts import UnknownFact
 from app.domain.fold_tickets import BrokenJournal
 from app.infrastructure import snapshots
+from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.postgres import Postgres
+from app.services.heavy_pauses import Rest, never
+from app.services.heavy_state import at_work
 
 LOOK_SEC: Final = 5.0
 """How often a process looks for a room that is due."""
@@ -30,9 +33,12 @@ log = structlog.get_logger(__name__)
 
 
 class Checkpoints:
-    """Makes checkpoints. ``events``: CHECKPOINT_EVENTS."""
+    """Makes checkpoints."""
 
-    def __init__(self, postgres: Postgres, *, events: int) -> None:
+    def __init__(self, postgres: Postgres, *, events: int, rest: Rest = never, book: MetricBook | None = None) -> None:
+        """``events``: CHECKPOINT_EVENTS. ``rest`` is awaited before each; ``book``: where its work is shown."""
+        self._rest = rest
+        self._book = book or MetricBook.alone()
         self._postgres = postgres
         self._events = events
         self._unreadable: dict[RoomId, float] = {}
@@ -42,6 +48,8 @@ class Checkpoints:
         while not stop.is_set():
             began = mono()
             try:
+                await self._rest()
+                began = mono()
                 made = await self.turn()
             except StorageUnavailable:
                 made = None
@@ -71,8 +79,9 @@ class Checkpoints:
         if head is None:
             return None
         try:
-            fold = await snapshots.fold_room(link, head, wall_ms())
-            await snapshots.store(link, head, fold)
+            with at_work(self._book, "checkpoint"):
+                fold = await snapshots.fold_room(link, head, wall_ms())
+                await snapshots.store(link, head, fold)
         except (UnknownFact, BrokenJournal, TypeError) as error:
             self._postpone(head.room, str(error))
             return None

@@ -21,6 +21,8 @@ from app.domain.draw import Order, Place, draw, places_in
 from app.domain.layout import CHUNK, Phase
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_jobs import DrawState
+from app.infrastructure.metric_book import MetricBook
+from app.services.heavy_state import at_work
 
 SLICE: Final = 250
 """Places put in order in one call: about 2 ms of the live store (6 to 8 µs each, measured)."""
@@ -98,7 +100,9 @@ async def _put(store: DrawStore, room_id: RoomId, state: DrawState, order: Order
 class Draws:
     """The draws that one process makes, one after the other."""
 
-    def __init__(self, store: DrawStore) -> None:
+    def __init__(self, store: DrawStore, book: MetricBook | None = None) -> None:
+        """``book``: where it is told that one is made."""
+        self._book = book or MetricBook.alone()
         self._store = store
         self._asked: dict[RoomId, float] = {}
         """Rooms to draw, and when to try again."""
@@ -124,7 +128,8 @@ class Draws:
     async def _try(self, room_id: RoomId) -> None:
         began = mono()
         try:
-            drawn = await draw_room(self._store, room_id)
+            with at_work(self._book, "draw"):
+                drawn = await draw_room(self._store, room_id)
         except RoomGone:
             drawn = None
         except Exception as error:

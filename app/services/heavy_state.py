@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from app.core import metrics
@@ -11,6 +13,16 @@ ASKED: Final = ("audit", "audit_csv", "chart", "chart_csv", "report", "report_cs
 """Kinds that a person asks for."""
 OWN: Final = ("checkpoint", "draw", "rebuild")
 """Kinds that the instance does by itself."""
+
+
+@contextmanager
+def at_work(book: MetricBook, kind: str) -> Iterator[None]:
+    """Show that a piece of ``kind`` runs."""
+    book.add(metrics.HEAVY_RUNNING, kind)
+    try:
+        yield
+    finally:
+        book.add(metrics.HEAVY_RUNNING, kind, number=-1)
 
 
 def running_kinds(book: MetricBook) -> list[str]:

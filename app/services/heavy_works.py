@@ -15,6 +15,7 @@ from app.domain.hour_record import HOUR_MS
 from app.infrastructure.notes_store import AuditQuery
 from app.services.history import History
 from app.services.notes import NARROW_ROWS, Notes
+from app.services.ref_search import RefsHere
 from app.services.reports import ReportQuery, Reports
 
 NARROW_MS: Final = 24 * HOUR_MS
@@ -65,10 +66,17 @@ class HeavyWorks:
     """Makes the pieces. They raise what the services raise."""
 
     def __init__(
-        self, *, notes: Notes, reports: Reports, history: History, look_again: Callable[[], Awaitable[None]]
+        self,
+        *,
+        notes: Notes,
+        reports: Reports,
+        history: History,
+        refs: RefsHere,
+        look_again: Callable[[], Awaitable[None]],
     ) -> None:
         """``look_again`` reads the list of rooms anew: a room that a web worker acknowledged has to be there."""
         self._look_again = look_again
+        self._refs = refs
         self._makers: dict[str, Callable[..., Pieces]] = {
             "audit_csv": lambda **args: notes.audit_csv(AuditQuery(**args)),
             "audit": lambda **args: _one(notes.audit(AuditQuery(**args))),
@@ -84,6 +92,10 @@ class HeavyWorks:
         """What can be asked for."""
         return frozenset(self._makers)
 
+    async def quick(self, work: Work) -> str:
+        """The answer to what needs no turn (QUICK)."""
+        return dump(await self._refs.answer(**work.args))
+
     async def pieces(self, work: Work) -> Pieces:
         """The answer, in pieces."""
         await self._look_again()
@@ -91,6 +103,8 @@ class HeavyWorks:
             yield piece
 
 
+QUICK: Final = frozenset({"refs"})
+"""Kinds that take a second at most: they need no turn and are done in slices, between the steps of others."""
 IS_WHOLE: Final = frozenset({"audit", "report", "timeline"})
 """Kinds whose one piece is the whole answer."""
 

@@ -10,6 +10,7 @@ import structlog
 from app.core.clock import wall_ms
 from app.core.ids import EpochMs
 from app.infrastructure.address_store import AddressStore
+from app.services.heavy_pauses import Rest, never
 from app.services.leadership import Term
 
 EVERY_SEC: Final = 3600.0
@@ -25,8 +26,10 @@ class OldAddresses:
 
     name = "old_addresses"
 
-    def __init__(self, store: AddressStore, *, days: int) -> None:
+    def __init__(self, store: AddressStore, *, days: int, rest: Rest = never) -> None:
+        """``rest`` is awaited before each step."""
         self._store = store
+        self._rest = rest
         self._days = days
 
     async def run(self, term: Term) -> None:
@@ -39,11 +42,13 @@ class OldAddresses:
         """Blank everything that is too old now."""
         before = EpochMs(wall_ms() - self._days * DAY_MS)
         for history in await self._store.histories():
+            await self._rest()
             term.check()
             steps = 0
             while await self._store.blank(history, before):
                 steps += 1
                 await asyncio.sleep(REST_SEC)
+                await self._rest()
                 term.check()
             if steps:
                 log.info("addresses_blanked", room=history.room, generation=history.gen, steps=steps)

@@ -25,6 +25,7 @@ from app.infrastructure.engine_jobs import Place
 from app.infrastructure.journal import Head, Journal
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rebuild import NotNeeded, Overtaken, Rebuilder, Rebuilt
+from app.services.heavy_state import at_work
 from app.services.rebuild_lanes import RebuildLanes
 from app.services.recovery_notes import RecoveryNotes
 
@@ -310,7 +311,8 @@ class Recovery:
         room = head.room
         log.info("rebuild_started", room=room, events=head.seq)
         try:
-            rebuilt = await self._rebuilder.rebuild(link, room, lambda: self._wanted(room))
+            with at_work(self._book, "rebuild"):
+                rebuilt = await self._rebuilder.rebuild(link, room, lambda: self._wanted(room))
         except StorageUnavailable:
             self._all_at = mono() + UNREACHABLE_SEC
             self._wake.set()

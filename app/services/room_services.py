@@ -10,6 +10,7 @@ from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
+from app.infrastructure.heavy_link import HeavyLink
 from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.memory_limits import container_limit
@@ -25,6 +26,7 @@ from app.services.inline import guard_of
 from app.services.inline_saves import InlineSaves
 from app.services.line import LineService
 from app.services.memory_guard import MemoryGuard
+from app.services.ref_search import RefsElsewhere, RefsHere
 from app.services.rooms import RoomService
 from app.services.sites import Sites
 from app.services.tickets import TicketLookup
@@ -70,7 +72,8 @@ class RoomServices:
             inline=InlineSaves(settings=settings, guard=addresses, rooms=directory.all),
             failures=OriginFailures(valkey, prefix),
         )
-        tickets = TicketLookup(rooms=directory, engine=lookup)
+        refs = RefsElsewhere(HeavyLink(runtime.heavy_path), RefsHere(lookup))
+        tickets = TicketLookup(rooms=directory, engine=lookup, refs=refs)
         return cls(
             engine=engine,
             engine_admin=engine_admin,

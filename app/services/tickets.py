@@ -18,7 +18,8 @@ from app.domain.ticket_state import TicketState
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_lookup import EngineLookup, Looked, TicketFacts
 from app.infrastructure.room_directory import RoomDirectory
-from app.services.ref_index import GENERATIONS, TICKETS, RefIndex
+from app.services.ref_index import GENERATIONS, TICKETS
+from app.services.ref_search import RefSearch, RefsHere
 
 CANDIDATES_MAX: Final = 20
 TEXT_MAX: Final = 32
@@ -56,10 +57,11 @@ class PreviousGeneration(QmError):
 class TicketLookup:
     """Answers look-ups of one process. Methods raise NoRoom, StorageUnavailable and 400 for what cannot be read."""
 
-    def __init__(self, *, rooms: RoomDirectory, engine: EngineLookup) -> None:
+    def __init__(self, *, rooms: RoomDirectory, engine: EngineLookup, refs: RefSearch | None = None) -> None:
+        """``refs``: who searches for refs; None = this process."""
         self._rooms = rooms
         self._engine = engine
-        self._refs = RefIndex()
+        self._refs: RefSearch = RefsHere(engine) if refs is None else refs
 
     async def by_path(self, room_id: str, text: str) -> dict[str, Any]:
         """What stands in the path: a number, or a ref."""
@@ -144,21 +146,12 @@ class TicketLookup:
         now = await self._look(room, [])
         while True:
             found = await self._refs.tickets(room, now.generation, ref, now.last_ticket)
-            places = await self._places(room, now, ref)
+            places = await self._refs.places(room, now.generation, ref, now.places)
             numbers = list(dict.fromkeys([*besides, *found]))[:CANDIDATES_MAX]
             looked = await self._look(room, numbers, places[:CANDIDATES_MAX])
             if looked.generation == now.generation:
                 return replace(looked, tickets=_held(looked.tickets, besides)[:CANDIDATES_MAX])
             now = looked  # made anew in between
-
-    async def _places(self, room: RoomId, now: Looked, ref: str) -> list[int]:
-        async def handles(chunk: int) -> list[bytes]:
-            generation, found = await self._engine.handles(room, chunk)
-            return found if generation == now.generation else []
-
-        if now.places == 0:
-            return []
-        return await self._refs.places(room, now.generation, ref, now.places, handles)
 
     async def _earlier(self, room: RoomId, generation: int, ref: str, name: str, text: str) -> dict[str, Any]:
         """The ref in the generations before: never one of today's tickets."""

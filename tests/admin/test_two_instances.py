@@ -247,3 +247,19 @@ def test_failures_at_both_use_one_budget(pair: Pair) -> None:
 def _locks(owner: Caller, address: str) -> int:
     entries = owner("GET", "/api/admin/audit", params={"action": "auth.lockout"}).json()["entries"]
     return sum(address in entry["detail"] for entry in entries)
+
+
+@pytest.mark.req("BUD-074", "OBS-174")
+def test_each_makes_the_same_files_whether_or_not_it_leads(pair: Pair) -> None:
+    assert (
+        pair.owner("POST", "/api/admin/rooms", {"id": "files", "targetUrl": "https://shop.example"}).status_code == 200
+    )
+    health = [owner("GET", "/api/admin/health").json() for owner in (pair.owner, pair.other_owner)]
+    assert {one["leader"] for one in health} == {True, False}
+    for path in ("audit?format=csv&roomId=files", "reports?format=csv&roomId=files&from=2026-01-01&to=2026-01-02"):
+        files = [owner("GET", f"/api/admin/{path}") for owner in (pair.owner, pair.other_owner)]
+        assert [file.status_code for file in files] == [200, 200], path
+        assert files[0].content == files[1].content
+        assert files[0].text.count("\r\n") == (2 if "audit" in path else 1)
+    for server in (pair.one, pair.two):
+        assert len([line for line in server.descendants().values() if line == "qm-heavy"]) == 1

@@ -10,7 +10,8 @@ import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import httpx
 import pytest
 
 from app.domain.csv_text import csv_line
+from app.domain.refs import ref_of
 from app.infrastructure.embedded import PG_USER
 from app.services.notes import COLUMNS
+from app.services.ref_search import NARROW
 from tests.harness import Server, wait_for
 
 ENTRIES = 3000
@@ -36,7 +39,12 @@ FROM generate_series(1, $1::integer) AS n
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with Server(workers=1) as server:
-        made = ask(server, "POST", "/api/admin/rooms", json={"id": "shop", "targetUrl": "https://shop.example"})
+        made = ask(
+            server,
+            "POST",
+            "/api/admin/rooms",
+            json={"id": "shop", "targetUrl": "https://shop.example", "queueMaxPerIp": 1000},
+        )
         assert made.status_code == 200, made.text
         asyncio.run(_fill(server))
         yield server
@@ -73,6 +81,17 @@ def heavy_block(server: Server) -> dict[str, Any]:
 
 def begun(server: Server) -> list[str]:
     return re.findall(r"heavy_work_begun .*?kind=(\w+)", server.stderr)
+
+
+@contextmanager
+def held_up(pid: int) -> Iterator[None]:
+    """A process that does nothing meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 class Slow:
@@ -123,8 +142,26 @@ def test_it_makes_long_answers_in_a_process_of_its_own_and_small_ones_where_it_i
         if answer.headers["content-type"].startswith("application/json") and kind != "chart":
             assert answer.headers["content-length"] == str(len(answer.content))
     assert len(pids(server, "heavy")) == 1
-    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, "heavy")} == {10}
+    for title in ("heavy", "jobs"):  # rebuilds, draws, checkpoints, mail and deleting are done by jobs
+        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, title)] == [10], title
     assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, "web")} == {0}
+
+
+@pytest.mark.req("OBS-188")
+def test_it_searches_a_long_line_for_a_ref_in_that_process(server: Server) -> None:
+    with httpx.Client(base_url=server.url, timeout=60) as client, ThreadPoolExecutor(16) as pool:
+        client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # each is somebody else
+        joins = list(pool.map(lambda _: client.post("/api/join", json={"roomId": "shop"}), range(NARROW + 1)))
+    assert {join.status_code for join in joins} == {200}
+    found = ask(server, "GET", f"/api/admin/rooms/shop/tickets?ref={ref_of('shop', 1, 7)}")
+    assert found.json()["ticket"] == 7
+    (pid,) = pids(server, "heavy")
+    with ThreadPoolExecutor(1) as pool:
+        with held_up(pid):
+            asked = pool.submit(ask, server, "GET", f"/api/admin/rooms/shop/tickets?ref={ref_of('shop', 1, 8)}")
+            wait_for(lambda: connections(server) > 1)
+            assert not asked.done(), "nobody else searches"
+        assert asked.result(60).json()["ticket"] == 8
 
 
 @pytest.mark.req("BUD-074")
@@ -180,8 +217,7 @@ def test_a_file_that_breaks_off_never_looks_whole_and_the_next_one_is(server: Se
     assert ask(server, "GET", "/healthz").json()["status"] == "ok"
 
     (victim,) = pids(server, "heavy")
-    os.kill(victim, signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, held_up(victim):
         asked = pool.submit(ask, server, "GET", "/api/admin/reports")
         wait_for(lambda: connections(server) > 1)
         os.kill(victim, signal.SIGKILL)

@@ -154,7 +154,7 @@ async def test_it_rests_for_five_minutes_at_most_and_works_a_while_before_it_res
 
 def test_it_shows_every_kind_that_can_be_asked_for() -> None:
     nothing = type("Nothing", (), {})()
-    works = HeavyWorks(notes=nothing, reports=nothing, history=nothing, look_again=nothing)
+    works = HeavyWorks(notes=nothing, reports=nothing, history=nothing, refs=nothing, look_again=nothing)
     assert sorted(ASKED) == sorted(works.kinds)
     book = MetricBook.alone()
     for kind in ASKED:
