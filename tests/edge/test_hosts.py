@@ -125,6 +125,18 @@ def test_it_lacks_only_the_console_elsewhere(named: DevServer, dev: DevServer, p
     assert ask(dev, path, "any.test").status == 200
 
 
+@pytest.mark.req("VIS-009")
+@pytest.mark.parametrize("any_inline", [False, True])
+def test_it_serves_tag_and_waiting_page_on_every_host(any_inline: bool) -> None:
+    for path in (
+        *("/qm.js", "/w/shop", "/w/shop/plain", "/healthz", "/events", "/api/version", "/api/v1/check"),
+        *(f"/api/{name}" for name in ("join", "status", "check", "leave", "notify", "verify")),
+    ):
+        for policy in (OPEN, ADMIN):
+            for host in ("customers.test", "127.0.0.1:8080"):
+                assert policy.judge(host, path.encode(), any_inline=any_inline) is SERVED, path
+
+
 @pytest.mark.req("VIS-008")
 def test_it_tells_that_no_room_is_proxied_here(named: DevServer, dev: DevServer) -> None:
     for path in ("/__qm/api/join", "/__qm", "/__qm/", "/__qm/healthz"):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.domain.layout import pack_header
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import Verdict, Via
 from tests.engine.test_prequeue import scheduled
@@ -63,6 +64,19 @@ async def test_it_knows_a_client_again_over_any_turn_of_the_minute(world: World)
 
     await world.tick(70)
     assert await arrivals(world) == 0
+
+
+@pytest.mark.req("ENG-217")
+async def test_it_counts_no_more_clients_a_minute_than_the_highest_threshold(world: World) -> None:
+    await world.create(**OFF)
+    await world.check(Browser())
+    header = await world.header()
+    await world.valkey.execute("SET", world.keys.header, pack_header({**header, "min_joins": 999_998}))
+
+    for _ in range(2):
+        await asyncio.gather(*(world.check(Browser()) for _ in range(3)), *(world.join(Browser()) for _ in range(3)))
+
+    assert await arrivals(world) == 1_000_000
 
 
 @pytest.mark.req("ENG-217")

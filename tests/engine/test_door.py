@@ -376,6 +376,30 @@ async def test_it_honours_while_paused_what_was_given_before(world: World) -> No
     assert (await world.join(Browser())).code == 1
 
 
+@pytest.mark.req("ENG-060", "ENG-133")
+async def test_the_unpaid_hold_nobody_up_while_paused(world: World) -> None:
+    await world.create(rate_per_minute=60, max_concurrent=1, passed_ttl_sec=6000, state=1)
+    (unpaid,) = await world.joined()
+    await world.advance(40)
+    (paid,) = await world.joined()
+    await world.update(state=0)
+    await world.tick(0)
+    await world.tick(125)  # the slot of the paid pass has lapsed unused
+    (inside,) = await world.joined()
+    assert (await world.check(inside)).verdict is Verdict.ADMITTED
+    for holder in (unpaid, paid):
+        assert (await world.status(holder)).state is ViewState.AT_CAPACITY
+
+    await world.update(state=1)
+    await world.leave(inside)
+    await world.tick(2)
+
+    (fact,) = await world.facts(SlotGiven)
+    assert fact.tickets == (paid.ticket,)
+    assert (await world.check(unpaid)).reason is Reason.AT_CAPACITY
+    assert (await world.check(paid)).verdict is Verdict.ADMITTED
+
+
 @pytest.mark.req("ENG-135")
 async def test_it_uses_one_slot_for_one_token_however_often_it_comes(world: World) -> None:
     await world.create(rate_per_minute=60, max_concurrent=3)

@@ -227,17 +227,36 @@ async def test_it_promotes_in_the_same_step_when_nobody_is_ahead(world: World) -
 
 @pytest.mark.req("ENG-118")
 async def test_it_does_not_promote_in_the_same_step_while_paused_or_at_the_cap(world: World) -> None:
-    await world.create(rate_per_minute=60, state=1)
+    await world.create(rate_per_minute=6000, state=1)
     early = await world.join(Browser())
     assert early.view is not None
     assert early.view.state is ViewState.PAUSED
     await world.update(state=0, max_concurrent=1)
     await world.tick(1)
+    await world.tick(1)
+    assert (await world.header())["credit"] >= 1
 
     late = await world.join(Browser())
 
     assert late.view is not None
     assert late.view.state is ViewState.WAITING
+
+
+@pytest.mark.req("ENG-118")
+async def test_it_does_not_promote_in_the_same_step_when_somebody_is_ahead_in_line(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=1)
+    await world.joined()
+    await world.tick(1)
+    (ahead,) = await world.joined()
+    await world.update(max_concurrent=3)
+    assert (await world.header())["credit"] >= 1
+
+    late = await world.join(Browser())
+
+    assert late.view is not None
+    assert (late.view.state, late.view.ahead) == (ViewState.WAITING, 1)
+    await world.tick(1)
+    assert (await world.status(ahead)).state is ViewState.PASSED
 
 
 @pytest.mark.req("ENG-118")

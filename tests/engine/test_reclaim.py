@@ -172,7 +172,7 @@ def friend(owner: Browser, address: str) -> Browser:
     return Browser(ticket=1, doors=owner.doors, address=address, network=address)
 
 
-@pytest.mark.req("ENG-298")
+@pytest.mark.req("ENG-153", "ENG-298")
 async def test_it_lets_sixteen_addresses_use_one_session_and_no_more(world: World) -> None:
     await world.create(rate_per_minute=60)
     (owner,) = await world.joined()

@@ -50,8 +50,10 @@ def test_it_is_a_function_of_seed_and_places_whatever_their_order() -> None:
     assert draw(secrets.token_bytes(32), places_of(*[1] * 30)) != draw(seed, places_of(*[1] * 30))
 
 
-def test_it_is_what_its_description_says() -> None:
-    seed = bytes(range(32))
+@pytest.mark.req("ENG-177", "ENG-300")
+@pytest.mark.parametrize("start", range(8))
+def test_it_is_what_its_description_says(start: int) -> None:
+    seed = bytes(range(start, start + 32))
     places: list[Place] = [(1, b"a" * 16, b"x" * 8), (2, b"b" * 16, b"x" * 8), (3, b"c" * 16, b"y" * 8)]
     key = {n: hashlib.sha512(seed + handle).digest() for n, handle, _ in places}
     first, second = sorted((1, 2), key=lambda n: key[n][:32])
@@ -84,7 +86,7 @@ def deviation(draws: int, size: int, others: int) -> float:
 FAIR = 45.1
 
 
-@pytest.mark.req("ENG-178")
+@pytest.mark.req("ENG-177", "ENG-178")
 @pytest.mark.parametrize("others", [0, 7])
 def test_it_puts_a_first_place_anywhere_in_round_one(others: int) -> None:
     assert deviation(600, 10, others) < FAIR
