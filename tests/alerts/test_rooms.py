@@ -156,6 +156,10 @@ async def test_it_tells_of_a_surge(watch: Watch) -> None:
     await watch.frame()
     assert await watch.pending() == [], "fewer than ALERT_SURGE_MIN"
     await watch.world.joined(1)
+    await watch.begin(alert_surge_factor=6)
+    await watch.frame()
+    assert await watch.pending() == [], "less than ALERT_SURGE_FACTOR times what is usual"
+    await watch.begin()
     began = watch.now
     await watch.frame()
     await watch.hold(110)

@@ -10,6 +10,7 @@ import io
 import asyncpg
 import pytest
 
+from app.core.clock import mono
 from app.domain.actor import Actor
 from app.infrastructure import seal_store
 from app.infrastructure.audit_store import AuditStore, Entry
@@ -18,6 +19,7 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.seal_store import SealState, SealStore
+from app.services import audit_seals
 from app.services.audit_seals import AuditSeals
 from app.services.health_of_stores import audit_block, audit_warnings
 from app.services.notes import Notes, audit_line
@@ -108,6 +110,7 @@ async def test_it_finds_where_the_trail_was_changed(
     assert (state.checked_at, state.bad_from) == (NOW + 1, first_bad)
 
 
+@pytest.mark.req("ADM-299")
 async def test_it_works_a_long_trail_off_in_pieces_and_compares_once_an_hour(
     postgres: Postgres, seals: SealStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +126,9 @@ async def test_it_works_a_long_trail_off_in_pieces_and_compares_once_an_hour(
     await forge(postgres, "audit", "UPDATE audit SET detail = 'other' WHERE id = 1")
     await duty.work(anyway)
     assert (await seals.state()).bad_from is None, "not compared again within the hour"
+    monkeypatch.setattr(audit_seals, "mono", lambda: mono() + 3600)
+    await duty.work(anyway)
+    assert (await seals.state()).bad_from == 1
 
 
 async def test_it_seals_nothing_while_an_entry_is_on_its_way(postgres: Postgres, seals: SealStore) -> None:

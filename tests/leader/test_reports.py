@@ -68,6 +68,11 @@ async def test_it_includes_what_the_running_hour_has_counted_so_far(
     assert not any(row["partial"] for row in found)
     assert {row["roomId"] for row in found} == {"shop"}
     assert found[-1]["start"] == int(wall_ms()) // HOUR_MS * HOUR_MS or len(found) == 1
+    kept = (await LiveHours(house.prefix, LuaLoader(house.valkey)).read([SHOP], {}))[SHOP]
+    await HourStore(house.postgres).keep(kept)
+    await joins(house, 2)
+    await house.jobs.tick(SHOP)
+    assert sum(row["joins"] for row in await rows(reports)) == 5, "whatever was kept of the hour before"
 
 
 @pytest.mark.req("OBS-160", "OBS-161", "ADM-276", "ADM-280")

@@ -123,6 +123,17 @@ def test_nobody_forges_a_line_or_drives_a_terminal(form: str) -> None:
         assert "x" * 256 not in line
 
 
+@pytest.mark.req("OBS-193")
+def test_text_of_strangers_is_cut_at_256_characters_wherever_it_stands() -> None:
+    out = configured()
+    structlog.get_logger("a").info("said", text="ก" * 257, whole="ก" * 256, by={"ก" * 257 + "\n": ["ก" * 300]})
+
+    line = json.loads(out.getvalue())
+
+    cut = "ก" * 256 + "…"
+    assert (line["text"], line["whole"], line["by"]) == (cut, "ก" * 256, {cut: [cut]})
+
+
 def test_a_secret_at_the_cut_is_taken_out_too() -> None:
     out = configured(secrets=[Secret("hunter2hunter2")])
     structlog.get_logger("a").info("said", text="-" * 250 + "hunter2hunter2")
