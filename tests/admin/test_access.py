@@ -146,7 +146,7 @@ async def test_it_never_answers_more_failures_than_allowed_at_the_same_instant(d
     assert sorted(codes) == ["too_many_auth_failures"] * 40 + ["unauthorized"] * 20
 
 
-@pytest.mark.req("ADM-037")
+@pytest.mark.req("ADM-037", "CFG-140")
 async def test_it_counts_nothing_that_is_no_guess(desk: Desk) -> None:
     strict = desk.another(limit=1)
     cookie = await strict.cookie()
@@ -164,7 +164,16 @@ async def test_it_counts_nothing_that_is_no_guess(desk: Desk) -> None:
     ):
         assert await strict.outcome(harmless) in {"unauthorized", "credential_in_query", "csrf_required"}
     assert await later.outcome(brought(cookies=(signed_out,))) == "unauthorized"
-    assert await strict.outcome(brought(f"Bearer {KEY}")) == "ok"
+    key = (await strict.operator("viewer"))[1]
+    _, link = await strict.links.mint({"label": "Agency"}, OWNER)
+    for _ in range(3):
+        assert await strict.may(KEY) == await strict.may(key) == await strict.may(link) == "ok"
+        assert await strict.may(PUBLIC) == "insufficient_role"
+        await strict.access.sign_in(client_at("192.0.2.1"), KEY)
+    assert await strict.may("wrong") == "unauthorized", "the first that counts"
+    assert await strict.may(link) == await strict.may(PUBLIC) == "too_many_auth_failures"
+    with pytest.raises(RateLimited):
+        await strict.access.sign_in(client_at("192.0.2.1"), KEY)
 
 
 @pytest.mark.req("ADM-056", "CFG-055")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -71,6 +72,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.req("FLT-155")
 async def test_it_takes_the_smallest_first_and_one_huge_room_at_a_time() -> None:
     site = Site()
     site.add(huge=HUGE, huger=HUGE + 1)
@@ -155,6 +157,21 @@ async def test_a_room_that_is_lost_while_a_huge_one_is_rebuilt_answers_before_it
     finally:
         stop.set()
         await asyncio.wait_for(running, 10)
+
+
+@pytest.mark.req("FLT-155")
+async def test_it_gives_signs_of_life_while_it_works_out_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "SIGN_SEC", 0.01)
+    signs, enough = [], threading.Event()
+
+    class Listening:
+        async def fetchval(self, sql: str) -> None:
+            signs.append(sql)
+            if len(signs) == 3:
+                enough.set()
+
+    assert await rebuild._beside(Listening(), lambda: enough.wait(20))  # type: ignore[arg-type]
+    assert len(signs) >= 3
 
 
 async def answers(house: House, room: RoomId, ticket: int) -> bool:

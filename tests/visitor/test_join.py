@@ -167,7 +167,7 @@ async def test_it_refuses_at_once_while_commits_fail(site: Site, browser: Browse
     assert header["last_ticket"] == 0
 
 
-@pytest.mark.req("ENG-161")
+@pytest.mark.req("ENG-160", "ENG-161")
 async def test_it_refuses_a_place_over_the_cap_of_the_address(site: Site, browser: Browser) -> None:
     await site.create(rate_per_minute=0, queue_max_per_ip=2)
     await browser.twin().join()

@@ -104,7 +104,7 @@ async def test_it_shows_a_foreign_handle_nothing(site: Site, browser: Browser) -
     assert (joined["created"], joined["reason"], joined["preQueued"]) == (True, "bad_token", True)
 
 
-@pytest.mark.req("VIS-150", "ENG-161", "ENG-039")
+@pytest.mark.req("VIS-150", "ENG-160", "ENG-161", "ENG-039")
 async def test_it_refuses_more_places_than_an_address_may_hold(site: Site, browser: Browser) -> None:
     await scheduled(site, pre_queue_max_per_ip=2, queue_max_per_ip=1)
     await browser.join("drop")
