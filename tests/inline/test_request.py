@@ -60,7 +60,7 @@ def test_it_passes_header_lines_in_their_order_and_spelling(front: Front, origin
     assert tuple(origin.heads[0].split(b"\r\n")[1:-5]) == lines
 
 
-@pytest.mark.req("INL-119", "INL-120", "INL-122", "INL-124", "INL-234", "INL-126")
+@pytest.mark.req("INL-119", "INL-120", "INL-122", "INL-124", "INL-234", "INL-126", "INL-042")
 def test_it_tells_of_the_visitors_leg_and_of_nothing_he_made_up(front: Front, origin: Origin) -> None:
     forged = [
         "X-Forwarded-Host: evil", "X-Forwarded-Proto: https", "X-Forwarded-Port: 1", "X-Forwarded-For: 6.6.6.6",
