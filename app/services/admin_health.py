@@ -60,13 +60,13 @@ class AdminHealth:
         fleet: FleetCounts,
         instances: Instances,
         with_access: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        locked_addresses: Callable[[], Awaitable[int | None]],
+        locked_addresses: Callable[[], Awaitable[int | None]] | None = None,
         seals: SealStore | None = None,
         now: Callable[[], int] = wall_ms,
         inline: Inline | None = None,
     ) -> None:
         """``with_access``: numbers of operators and of monitor links that are good now. ``locked_addresses``: how many
-        are locked after wrong keys; None = not known. ``seals``: of the audit trail; None: nothing is told of them."""
+        are locked after wrong keys, None = not known. ``seals``: of the audit trail. None: nothing is told of them."""
         self._runtime = runtime
         self._book = book
         self._standing = standing
@@ -130,7 +130,7 @@ class AdminHealth:
             self._sums(),
             self._instances.read(),
             self._stores.seal_state(),
-            self._locked_addresses(),
+            self._locked(),
         )
         sums, is_stale = counted
         stand, size = self.stand(), await self._instances.journal_size()
@@ -191,6 +191,9 @@ class AdminHealth:
             "leader": runtime.is_leader,
             "leaderEpoch": self._instances.leader_epoch,
         }
+
+    async def _locked(self) -> int | None:
+        return None if self._locked_addresses is None else await self._locked_addresses()
 
     async def _views(self) -> list[RoomView] | None:
         try:

@@ -4,6 +4,7 @@ import { t } from "./i18n.js";
 import { number } from "./format.js";
 import { moment } from "./listing.js";
 import { order, roomOf } from "./store.js";
+import { Machine } from "./diagnostics_cpu.js";
 import { Lines, nameOf, Row } from "./diagnostics_parts.js";
 
 const MIB = 1024 * 1024;
@@ -27,7 +28,7 @@ const perMinute = (value) => (value === undefined ? "" : value === 0 ? t("diag.n
 
 function Limits({ limits }) {
   const lines = Object.entries(limits.refusedTotal).map(([name, refused]) => {
-    return t("diag.limits.value", { name, most: perMinute(limits[BUDGETS[name]]), refused: number(refused) });
+    return t("diag.limits.value", { name, most: perMinute(limits[BUDGETS[name]]), refused: number(refused), kept: number(limits.addressesKept?.[name] ?? 0) });
   });
   return html`<${Row} name=${t("diag.limits")} scope="own"><${Lines} texts=${lines} /><//>`;
 }
@@ -75,8 +76,9 @@ export function Server({ health }) {
   const jump = clock.lastJumpAt === null ? t("form.none") : `${moment(clock.lastJumpAt)} · ${number(clock.lastJumpMs)} ms`;
   return html`
     <${Row} name=${t("diag.protection")} scope="fleet">${t("diag.protection.value", { mode: protection.mode, warned: number(protection.warned), blocked: number(protection.blocked) })}<//>
+    <${Machine} health=${health} />
     <${Row} name=${t("diag.clock")} look=${clock.lastJumpAt !== null} scope="own">${jump}<//>
     <${Row} name=${t("diag.memory")} scope="own">${mib(memory.rssBytes)}${memory.limitBytes !== null && ` / ${mib(memory.limitBytes)}`}<//>
-    <${Row} name=${t("access")}>${t("diag.access.value", { n: number(access.operators), links: number(access.monitorLinks) })}<//>
+    <${Row} name=${t("access")}>${t("diag.access.value", { n: number(access.operators), links: number(access.monitorLinks), locked: number(access.lockedAddresses ?? 0) })}<//>
   `;
 }

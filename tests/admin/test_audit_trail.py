@@ -94,17 +94,19 @@ async def test_an_entry_that_postgres_cannot_hold_keeps_no_other_waiting(desk: D
     await trail.stop()
 
 
-@pytest.mark.req("ADM-256")
+@pytest.mark.req("ADM-256", "BUD-069")
 async def test_a_stop_with_failing_storage_is_not_called_clean(desk: Desk) -> None:
     runtime = Runtime(Settings(workers=1), "", "", "i:stopped", "qm-none", 0, 1, True)
     life = InstanceLife(AuditStore(desk.postgres), runtime, now=desk.now)
 
     await life.tell_stop(is_clean=False)
     await life.tell_stop(is_clean=True)
+    await life.request_stop(Actor("ADMIN_KEY", kind="admin_key", instance="i:stopped"), "forced: 1 of 2 instances")
 
     rows = await desk.postgres.fetch("SELECT detail, ok FROM audit WHERE instance = 'i:stopped' ORDER BY id")
     assert [(row["detail"], row["ok"]) for row in rows] == [
         ("shutdown (SIGTERM) WITH STORAGE FAILING: changes since the last good commit are not in the events journal",
          False),
         ("shutdown (SIGTERM), clean", True),
+        ("forced: 1 of 2 instances", True),
     ]  # fmt: skip

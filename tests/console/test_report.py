@@ -49,7 +49,8 @@ def test_it_shows_the_report_in_readable_form(signed_in: Callable[..., Page], st
     assert sheet.locator("dl").first.locator("dt").all_inner_texts() == [
         "Status", "Incidents", "Warnings", "Version", "Rooms and visitors", "SSE streams", "Connections",
         "Rate limits", "Storage", "Valkey", "Proxy", "checks for unknown rooms", "blocked return URLs",
-        "refused tag origins", "Other checks", "rejected tickets", "Protection", "Clock jumps", "Memory", "Access",
+        "refused tag origins", "Other checks", "rejected tickets", "Protection", "Knocks at sites", "CPU",
+        "Capacity", "Clock jumps", "Memory", "Access",
     ]  # fmt: skip
     expect(row(sheet, "Status")).to_contain_text("ok · ready")
     expect(row(sheet, "Version")).to_contain_text("1.0.0 · up 2h")
@@ -58,7 +59,7 @@ def test_it_shows_the_report_in_readable_form(signed_in: Callable[..., Page], st
     expect(row(sheet, "Rooms and visitors")).to_contain_text(everybody)
     expect(row(sheet, "SSE streams")).to_contain_text("350 of visitors, 3 of consoles · per address 64, in all 10,000")
     expect(row(sheet, "SSE streams")).to_contain_text("this instance")
-    expect(row(sheet, "Rate limits")).to_contain_text("check 3,000/min · refused 17")
+    expect(row(sheet, "Rate limits")).to_contain_text("check 3,000/min · refused 17 · addresses kept 801")
     expect(row(sheet, "Rate limits")).to_contain_text("verify no limit · refused 0")
     expect(row(sheet, "checks for unknown rooms")).to_contain_text("chekout 2")
     expect(row(sheet, "blocked return URLs")).to_contain_text("Shop: 3")
@@ -66,13 +67,46 @@ def test_it_shows_the_report_in_readable_form(signed_in: Callable[..., Page], st
     expect(row(sheet, "rejected tickets")).to_contain_text("5")
     expect(row(sheet, "rejected tickets")).to_contain_text("bad_signature 1")
     expect(row(sheet, "Memory")).to_contain_text("393 MiB / 2,048 MiB")
-    expect(row(sheet, "Access")).to_contain_text("4 operators, 2 monitor links · no SSO")
+    expect(row(sheet, "Access")).to_contain_text("4 operators, 2 monitor links · no SSO · locked addresses 1")
+    expect(row(sheet, "Knocks at sites")).to_contain_text(
+        "3 sites, knocked at by the leader · no fresh answer known of 1"
+    )
+    figures = "2 usable · this instance uses 21 % · everybody on this machine 30.4 % · stolen by the host 0 % · "
+    expect(row(sheet, "CPU")).to_contain_text(figures + "something waited 2 % of the time · loop delay 4 ms")
+    expect(row(sheet, "Capacity")).to_contain_text("2 of 2 instances · 2 CPUs")
     text = sheet.inner_text()
     for hidden in ("4711", "9f86d081", '{"', "null", "undefined"):
         assert hidden not in text
 
     stub.set(server={"instance": "i:1", "instances": 1, "version": "1.0.0", "startedAt": 1, "insecureConfig": 0})
     expect(page.get_by_text("insecure config")).to_have_count(0)
+
+
+@pytest.mark.req("BUD-099")
+def test_it_shows_who_takes_the_cpu_and_what_is_missing(signed_in: Callable[..., Page], stub: Stub) -> None:
+    who = "a process that is not Queue Manager uses 93 % of this machine"
+    reason = "callers give up while a single instance restarts"
+    codes = ("fleet_below_min", "cpu_contention", "cpus_below_min")
+    stub.set(
+        health={
+            "incidents": [{"code": code, "severity": "warning", "roomId": None, "since": 1, "text": code}
+                          for code in codes],
+            "cpu": {"usable": 1.5, "self": 0.05, "host": 0.98, "steal": None, "throttled": 0.12, "pressure": None,
+                    "loopLagP99Ms": 180, "contention": True, "who": who},
+            "capacity": {"instancesDeclared": 2, "instances": 1, "cpusDeclared": 2, "cpusUsable": 1.5,
+                         "reason": reason},
+        },
+    )  # fmt: skip
+    sheet = opened(signed_in())
+
+    cpu, capacity = row(sheet, "CPU"), row(sheet, "Capacity")
+    figures = "1.5 usable · this instance uses 5 % · everybody on this machine 98 % · held back by the quota 12 % · "
+    expect(cpu).to_contain_text(figures + "loop delay 180 ms")
+    expect(cpu).to_contain_text(f"CPU contention: {who}.")
+    expect(capacity).to_contain_text("1 of 2 instances · 1.5 of 2 CPUs")
+    expect(capacity).to_contain_text(f"Do not lower this: {reason}")
+    for marked in (cpu, capacity):
+        expect(marked.locator("dt svg")).to_have_count(1)
 
 
 @pytest.mark.req("OBS-159", "CON-172", "CON-174", "CON-175", "OBS-111")

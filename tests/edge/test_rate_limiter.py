@@ -189,6 +189,25 @@ def test_it_drops_the_least_recently_used_key_first(clock: Clock) -> None:
     table.close()
 
 
+def test_it_tells_how_many_keys_each_table_holds(clock: Clock) -> None:
+    """A key that gives way to another does not count any more."""
+    table = RateLimiter.create(workers=2, max_keys=16)
+    pair = [RateLimiter.attach(table.name, worker, now=clock) for worker in range(2)]
+    for number in (1, 2, 3, 1, 2, 3):
+        pair[0].take("check", v4(number), 10)
+    pair[1].take("check", v4(3), 10)
+    pair[1].take("join", v4(3), 10)
+    assert {group: pair[0].counters.total("kept_" + group) for group in ("check", "join", "status")} == {
+        "check": 4, "join": 1, "status": 0,
+    }  # fmt: skip
+    for number in range(100):
+        pair[0].take("check", v4(number), 10)
+    assert pair[1].counters.total("kept_check") == 8 + 1, "as many as there is room for"
+    for one in pair:
+        one.close()
+    table.close()
+
+
 def test_it_overwrites_an_ended_window_before_a_live_one(clock: Clock) -> None:
     table = RateLimiter.create(workers=1, max_keys=8)
     limiter = RateLimiter.attach(table.name, 0, now=clock)

@@ -52,6 +52,28 @@ def test_it_deploys_one_instance_after_the_other_and_not_close_to_a_drop() -> No
     )
 
 
+@pytest.mark.req("BUD-060")
+def test_it_says_what_shares_a_cpu_with_those_who_wait_and_to_read_logs_first() -> None:
+    in_order(
+        FLEET,
+        *(
+            "CPU, and who takes it",
+            "shares a CPU with a process that somebody waits for",
+            "a shell session or a script",
+        ),
+        *("a limit of one second", "uses 93 % of the one CPU", "read the logs first", "costs the machine nothing"),
+    )
+
+
+@pytest.mark.req("BUD-070")
+def test_it_says_in_bold_that_spare_capacity_is_not_to_be_lowered_and_why() -> None:
+    bold = re.findall(r"\*\*(.+?)\*\*", DEPLOY)
+    assert any(one.startswith("Never lower `FLEET_MIN_INSTANCES`, `INSTANCE_MIN_CPUS`") for one in bold)
+    in_order(
+        DEPLOY, "Never lower", "it is what carries the line while one instance restarts", "409 below_fleet_minimum"
+    )
+
+
 @pytest.mark.req("CFG-210", "CFG-155", "CFG-157")
 def test_it_says_what_going_back_costs() -> None:
     in_order(BACKUP, "Going back to the release before", "Deploy it the same way as a new one")

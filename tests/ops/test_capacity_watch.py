@@ -130,7 +130,7 @@ async def test_contention_is_an_incident_as_long_as_it_lasts_and_takes_nobody_ou
     assert (await machinery.health()).cpu_block()["who"] is None
 
 
-@pytest.mark.req("BUD-056", "BUD-102")
+@pytest.mark.req("BUD-056")
 async def test_what_cannot_be_read_is_null(desk: Desk) -> None:
     machinery = Machinery(desk)
     machinery.reading = CpuReading(at=5.0)

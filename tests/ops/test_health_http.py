@@ -105,7 +105,7 @@ def test_it_tells_every_block_that_this_build_knows(server: Server, owner: Calle
 
 
 @pytest.mark.req("OBS-057", "OBS-069", "OBS-070", "OBS-071", "OBS-072", "OBS-073", "OBS-074", "OBS-075", "OBS-076")
-@pytest.mark.req("OBS-077", "OBS-078", "OBS-079", "OBS-080", "OBS-082", "ADM-257")
+@pytest.mark.req("OBS-077", "OBS-078", "OBS-079", "OBS-080", "OBS-082", "ADM-257", "BUD-055")
 def test_metrics_and_health_tell_the_same(server: Server, owner: Caller) -> None:
     room = "same"
     owner("POST", "/api/admin/rooms", {"id": room, "targetUrl": TARGET, "ratePerMinute": 0})
@@ -128,6 +128,13 @@ def test_metrics_and_health_tell_the_same(server: Server, owner: Caller) -> None
     states = ("shutting_down", "ready", "leader", "storage_ok", "backend_up")
     assert [found.value(f"qm_{name}") for name in states] == [0, 1, 1, 1, 1]
     assert found.value("qm_degraded") == bool(health["degraded"])
+    cpu, capacity = health["cpu"], health["capacity"]
+    assert found.value("qm_cpu_usable") == cpu["usable"] > 0
+    assert found.value("qm_cpu_contention") == cpu["contention"]
+    assert found.value("qm_fleet_instances") == capacity["instances"] == 1
+    assert found.value("qm_fleet_instances_declared") == capacity["instancesDeclared"] == 1
+    for process in ("web-0", "web-1", "ticker", "drainer", "jobs"):
+        assert (found.value("qm_loop_lag_seconds_count", process=process) or 0) > 0, process
     assert found.value("qm_recovering_rooms") == 0
     assert found.value("qm_journal_pending_events") == 0
     assert found.value("qm_journal_oldest_pending_seconds") == 0

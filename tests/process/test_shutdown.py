@@ -111,9 +111,11 @@ def test_it_stops_on_request_as_at_a_signal_and_tells_how_each_run_ended(callers
         ]
 
 
-@pytest.mark.req("CFG-203")
+@pytest.mark.req("CFG-203", "BUD-069", "ADM-251")
 def test_it_stops_for_nobody_else(callers_of: Any) -> None:
-    with Server(workers=1) as server:
+    """And not below the declared number of instances, unless it is forced."""
+    reason = "callers give up while a single instance restarts"
+    with Server(env={"FLEET_MIN_INSTANCES": "2", "FLEET_MIN_REASON": reason}, workers=1) as server:
         callers = callers_of(server)
         admin = callers.with_key(server.admin_key)
         key = admin("POST", "/api/admin/operators", {"name": "Ann", "role": "operator"}).json()["key"]
@@ -134,8 +136,20 @@ def test_it_stops_for_nobody_else(callers_of: Any) -> None:
         assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
         assert "server.shutdown" not in {action for _, action, _ in life_of(server)}
 
-        assert session("POST", "/api/admin/shutdown").status_code == 200
+        said = f"0 of 2 instances; do not lower this: {reason}"
+        for body in ({}, {"force": False}):
+            refused = session("POST", "/api/admin/shutdown", body)
+            assert code(refused) == (409, "below_fleet_minimum")
+            assert refused.json()["error"].startswith(said)
+        noted = admin("GET", "/api/admin/audit", params={"action": "server.shutdown"}).json()["entries"]
+        assert [(one["ok"], one["detail"].startswith(f"below_fleet_minimum: {said}")) for one in noted] == [
+            (False, True), (False, True),
+        ]  # fmt: skip
+        assert httpx.get(server.url + "/healthz", timeout=10).status_code == 200
+
+        assert session("POST", "/api/admin/shutdown", {"force": True}).status_code == 200
         assert server.wait() == 0
+        assert f"stopped_below_fleet_minimum what={said}" in server.stderr
 
 
 @pytest.mark.req("CFG-197", "CFG-198", "ADM-256", "OBS-185")
