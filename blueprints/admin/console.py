@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -42,10 +43,11 @@ class ConsoleSite:
 
 
 @cache
-def console_site(prefix: str = "") -> ConsoleSite:
+def console_site(prefix: str = "", elsewhere: str = "") -> ConsoleSite:
     """Read, hash and compress the console; the same object for every call.
 
-    ``prefix``: what its addresses begin with on an inline host (INL-059).
+    ``prefix``: what its addresses begin with on an inline host (INL-059); ``elsewhere``: where it has a host of its
+    own, which its sign-in page there offers instead (CON-253).
     """
     tree = load_tree(
         {
@@ -55,7 +57,9 @@ def console_site(prefix: str = "") -> ConsoleSite:
         }
     )
     base = f"{prefix}/assets/console/{tree.digest}"
-    text = (ROOT / "static/console/console.html").read_text("utf-8").replace("{{base}}", base)
+    meta = f'<meta name="qm-console" content="{html.escape(elsewhere)}">\n' if elsewhere else ""
+    text = (ROOT / "static/console/console.html").read_text("utf-8")
+    text = text.replace("{{base}}", base).replace("{{elsewhere}}", meta)
     body = text.encode()
     etag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
     return ConsoleSite(page=pack(body, HTML), etag=etag, policy=policy_for(text), tree=tree)
@@ -86,7 +90,7 @@ async def page(request: Request) -> HTTPResponse:
     limits, refusal = spend(request, BUDGET)
     if refusal is not None:
         return refusal
-    site = console_site(PREFIX if request.ctx.inline is not None else "")
+    site = console_site() if request.ctx.inline is None else console_site(PREFIX, _elsewhere(request))
     headers = {
         "Content-Security-Policy": site.policy,
         "Referrer-Policy": "no-referrer",
@@ -101,6 +105,12 @@ async def page(request: Request) -> HTTPResponse:
     if _matches(request.headers.get("if-none-match", ""), site.etag):
         return HTTPResponse(status=304, headers=headers)
     return _send(request, site.page, headers)
+
+
+def _elsewhere(request: Request) -> str:
+    """Address of the console by PUBLIC_URL, which is public; "" without."""
+    public_url: str | None = request.app.ctx.qm.settings.public_url
+    return f"{public_url.rstrip('/')}/" if public_url else ""
 
 
 async def asset(request: Request, digest: str, name: str) -> HTTPResponse:

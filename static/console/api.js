@@ -1,8 +1,10 @@
 /** The admin API as this page speaks it: same origin, session cookie, CSRF header on every write (ADM-076). */
 import { linkToken } from "./link.js";
 
-// Below /__qm on a customer's host (INL-059).
-const BASE = `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/api/admin`;
+/** Whether this page stands below /__qm on a customer's host, and shares its origin with the scripts of the site (INL-059). */
+export const isOnSite = location.pathname.startsWith("/__qm/");
+
+const BASE = `${isOnSite ? "/__qm" : ""}/api/admin`;
 
 /** Longest time a used control may stay under way (CON-045). */
 const TIMEOUT_MS = 10_000;

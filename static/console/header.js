@@ -27,15 +27,16 @@ function brief({ text, roomId }) {
   return end < 0 ? text : text.slice(0, end + 3 + name.length);
 }
 
-/** The most serious incident, and how many more there are; the only filled red on the page (CON-038). */
+/** The most serious incident, and how many more there are; the only filled red on the page. Leads to its room, or to Diagnostics (CON-038). */
 function Incident() {
   const worst = totals.value?.incident;
   if (!worst) return null;
   const more = totals.value.incidents - 1;
+  const go = () => (worst.roomId ? focusRoom(worst.roomId) : openPanel(Diagnostics));
   const words = html`${alarm()}<span title=${worst.text}>${brief(worst)}</span>`;
   return html`
-    ${worst.roomId
-      ? html`<button type="button" class="badge-head badge-bad" onClick=${() => focusRoom(worst.roomId)}>${words}</button>`
+    ${worst.roomId || may("diagnostics")
+      ? html`<button type="button" class="badge-head badge-bad" onClick=${go}>${words}</button>`
       : html`<span class="badge-head badge-bad">${words}</span>`}
     ${more > 0 && html`<span class="badge-head badge-more" aria-label=${t("incident.more", { n: more })}>+${more}</span>`}
   `;

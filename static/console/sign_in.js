@@ -1,5 +1,7 @@
 /** The sign-in page: one field, the server's answer under it, and where a key comes from. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { isOnSite } from "./api.js";
+import { hostOf } from "./format.js";
 import { html } from "./html.js";
 import { rich, setLanguage, t } from "./i18n.js";
 import { language, nextTheme, theme } from "./prefs.js";
@@ -37,6 +39,16 @@ function Sources() {
         <li>${rich("signin.startline", { key })}</li>
       </ul>
     </section>
+  `;
+}
+
+/** On a customer's host: who else may see what is typed here, and where the console has a host of its own (CON-253). */
+function Company() {
+  if (!isOnSite) return null;
+  const elsewhere = document.querySelector("meta[name='qm-console']")?.content;
+  return html`
+    <p class="caution">${alarm()}<span>${t(navigator.serviceWorker?.controller ? "signin.watched" : "signin.shared")}
+      ${elsewhere && html` <a href=${elsewhere}>${t("signin.elsewhere", { host: hostOf(elsewhere) })}</a>`}</span></p>
   `;
 }
 
@@ -80,6 +92,7 @@ export function SignIn() {
       <form onSubmit=${submit}>
         <p class="brand">${mark()}<span>Queue Manager</span></p>
         <h1>${t("signin.title")}</h1>
+        <${Company} />
         <label for="key">${t("signin.key")}</label>
         <input id="key" ref=${field} type="password" autocomplete="current-password" autocapitalize="off" spellcheck=${false}
           autofocus aria-describedby="answer" aria-invalid=${Boolean(problem)} class=${problem ? "field-bad" : ""} />

@@ -84,6 +84,7 @@ def ask(caller: Caller, method: str, path: str) -> Any:
 @pytest.mark.req("ADM-285", "ADM-289", "ADM-035", "ADM-039", "ADM-239", "ADM-286", "ADM-025", "ADM-027", "ADM-028")
 @pytest.mark.req("ADM-237")
 @pytest.mark.parametrize(("credential", "method", "path"), cells(), ids=lambda value: str(value))
+@pytest.mark.req("CON-223")
 def test_it_obeys_each_cell_of_the_roles_matrix(team: Team, credential: str, method: str, path: str) -> None:
     name, _, way = credential.partition(" ")
     caller = team.pages[name] if way else team.bearers[name]

@@ -101,16 +101,26 @@ def open_page(browser: Browser, stub: Stub) -> Iterator[Callable[..., Page]]:
         if not request.url.startswith((stub.url + "/", "blob:", "data:")):
             faults.append(f"asked {request.url}")
 
-    def make(*, width: int = 1440, height: int = 900, theme: str = "light", language: str = "en", **more: Any) -> Page:
+    def make(
+        *,
+        width: int = 1440,
+        height: int = 900,
+        theme: str = "light",
+        language: str = "en",
+        locale: str = "en-US",
+        zone: str = "UTC",
+        **more: Any,
+    ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=theme,  # type: ignore[arg-type]
-            locale="en-US",
-            timezone_id="UTC",
+            locale=locale,
+            timezone_id=zone,
             **more,
         )
         contexts.append(context)
-        context.add_init_script(f"localStorage.qm_lang ??= '{language}'")
+        if language:
+            context.add_init_script(f"localStorage.qm_lang ??= '{language}'")
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: faults.append(str(error)))

@@ -48,6 +48,8 @@ class State:
 
     def reset(self, rooms: str) -> None:
         """Back to the start: ``pictured`` rooms, or ``none``."""
+        self.skew = 0
+        """How far the server's clock is before this machine's, in ms."""
         self.rooms: dict[str, dict[str, Any]] = sample_rooms() if rooms == "pictured" else {}
         self.sessions: set[str] = set()
         self.tickets: set[str] = set()
@@ -80,6 +82,7 @@ class State:
         self.asked: list[str] = []
         self.sent: list[Any] = []
         self.unsure = False
+        self.expires_in = 12 * 3600_000
         self.guarded = False
         """Dangerous acts need the key once more, as on an inline host."""
         self.step_ups: set[str] = set()
@@ -105,7 +108,7 @@ class State:
         }
 
     def now(self) -> int:
-        return int(time.time() * 1000)
+        return int(time.time() * 1000) + self.skew
 
 
 state = State()
@@ -217,7 +220,7 @@ async def me(request: Request) -> response.HTTPResponse:
     if request.headers.get("authorization"):
         link = {"kind": "monitor", "via": "bearer", "role": "monitor", "name": "Monitor link", "linkId": "m_7c1e0b52"}
         return response.json({**state.me, **link, "expiresAt": state.now() + 1000, "can": dict.fromkeys(CAN, False)})
-    return response.json({**state.me, "expiresAt": state.now() + 12 * 3600_000, "can": state.can})
+    return response.json({**state.me, "expiresAt": state.now() + state.expires_in, "can": state.can})
 
 
 @app.post("/api/admin/sse-ticket")
@@ -251,11 +254,11 @@ def totals() -> dict[str, Any]:
     excluded = sum(1 for r in rooms if r["estWaitInfinite"])
     sums = {
         k: sum(r[k] for r in rooms)
-        for k in ("waiting", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute")
+        for k in ("waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute")
     }
     found: dict[str, Any] = {
         "sec": worst["estWaitSec"] if worst else 0,
-        "kind": "estimate",
+        "kind": "floor" if worst and worst["estWaitIsFloor"] else "estimate",
         "roomId": worst and worst["id"],
         "excluded": excluded,
         "notAdmitting": excluded,
@@ -264,7 +267,6 @@ def totals() -> dict[str, Any]:
         found |= {"sec": None, "kind": "infinite", "roomId": None}
     return {
         "rooms": len(state.rooms),
-        "preQueue": 0,
         **sums,
         "worstWait": found,
         "incident": state.incident,

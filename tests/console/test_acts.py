@@ -13,6 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.req("CON-089")
+@pytest.mark.req("CON-044")
 def test_it_pauses_and_resumes_without_a_question(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     shop = card(page, "Shop")
@@ -29,6 +30,7 @@ def test_it_pauses_and_resumes_without_a_question(signed_in: Callable[..., Page]
 @pytest.mark.req("CON-089")
 @pytest.mark.req("CON-105")
 @pytest.mark.req("CON-113")
+@pytest.mark.req("CON-102")
 def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Bypass").click()
@@ -59,6 +61,7 @@ def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page]
         ("purge", "Drop all 38 waiting visitors and 0 in the pre-queue? The room stays.", "Drop the line"),
     ],
 )
+@pytest.mark.req("CON-102")
 def test_it_asks_before_a_whole_line_is_let_in_or_dropped(
     signed_in: Callable[..., Page], stub: Stub, act: str, question: str, verb: str
 ) -> None:
@@ -80,6 +83,7 @@ def test_it_asks_before_a_whole_line_is_let_in_or_dropped(
     assert stub.sent(f"/rooms/shop/{act}") == [{}]
 
 
+@pytest.mark.req("CON-045", "CON-248")
 def test_it_never_shows_a_failed_act_as_done(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     stub.set(
@@ -118,6 +122,7 @@ def arm(page: Page, ticket: str) -> None:
 
 
 @pytest.mark.req("CON-113")
+@pytest.mark.req("CON-108")
 def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
@@ -139,6 +144,7 @@ def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
     assert stub.sent("/rooms/shop/eject") == [{"ticket": 5644}]
 
 
+@pytest.mark.req("CON-108")
 def test_it_disarms_on_escape_keep_and_another_ticket(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     arm(page, "5644")
@@ -172,6 +178,7 @@ def test_it_disarms_by_itself_after_30_seconds(signed_in: Callable[..., Page]) -
     expect(page.get_by_role("button", name="Eject", exact=True)).to_be_visible()
 
 
+@pytest.mark.req("CON-108")
 def test_it_stays_armed_over_frames(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     arm(page, "5644")
@@ -192,6 +199,7 @@ def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -
     expect(page.get_by_text("Ticket 999999 was never given in this room.")).to_be_visible()
 
 
+@pytest.mark.req("CON-102", "CON-097")
 def test_it_deletes_only_after_the_id_was_typed(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Edit").click()

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.req("CFG-115", "CFG-118", "CFG-123")
+@pytest.mark.req("CON-040")
 def test_it_says_who_stands_in_front_and_what_to_set(signed_in: Callable[..., Page], stub: Stub) -> None:
     """From the badge of the header to the line that mends it."""
     half = "TRUST_PROXY=1 is set without TRUST_PROXY_IPS: forwarding headers are not believed"

@@ -19,6 +19,7 @@ def opens_in(seconds: int) -> int:
 
 
 @pytest.mark.req("CON-059", "CON-072", "CON-074", "CON-082", "ADM-115")
+@pytest.mark.req("CON-073")
 def test_it_shows_when_the_doors_open_and_who_is_there(signed_in: Callable[..., Page], stub: Stub) -> None:
     stub.room("shop", effectiveState="scheduled", opensAt=opens_in(3600), preQueue=1234, waiting=0)
     page = signed_in()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import Stub, card, wait_for
+from tests.console.conftest import ROOT, Stub, card, wait_for
 from tests.console.rooms import new_room
 
 pytestmark = pytest.mark.browser
@@ -48,6 +49,7 @@ def test_it_moves_no_box_when_the_figures_get_their_widest(
 
 
 @pytest.mark.parametrize("language", ["en", "th"])
+@pytest.mark.req("CON-088", "CON-238")
 def test_it_moves_no_box_when_state_and_rate_change(signed_in: Callable[..., Page], stub: Stub, language: str) -> None:
     page = signed_in(language=language)
     page.evaluate("document.fonts.ready")
@@ -61,6 +63,7 @@ def test_it_moves_no_box_when_state_and_rate_change(signed_in: Callable[..., Pag
 
 
 @pytest.mark.req("CON-047", "ENG-025")
+@pytest.mark.req("CON-217")
 def test_it_adds_and_removes_cards_in_the_servers_order(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("textbox").focus()
@@ -79,6 +82,7 @@ def test_it_adds_and_removes_cards_in_the_servers_order(signed_in: Callable[...,
     expect(card(page, "Shop").get_by_role("textbox")).to_be_focused()
 
 
+@pytest.mark.req("CON-050", "CON-249")
 def test_it_marks_figures_as_old_when_frames_stop_and_lets_the_strip_wait_for_the_hand(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
@@ -86,6 +90,7 @@ def test_it_marks_figures_as_old_when_frames_stop_and_lets_the_strip_wait_for_th
     card(page, "Shop").get_by_role("textbox").focus()
     stub.set(silent=True)
     expect(page.get_by_text("Not live", exact=True)).to_be_visible(timeout=15_000)
+    assert "const OLD_MS = 6000;" in (ROOT / "static/console/stream.js").read_text("utf-8")
     expect(page.locator("html[data-old]")).to_have_count(1)
     page.wait_for_timeout(1200)
     expect(page.locator(".strip-warn")).to_have_count(0)
@@ -116,6 +121,7 @@ def test_it_comes_back_with_a_new_ticket_after_a_break(signed_in: Callable[..., 
 
 
 @pytest.mark.req("CON-080")
+@pytest.mark.req("CON-053", "CON-086", "CON-250")
 def test_it_shows_unknown_figures_as_a_dash_and_recovering_rooms_as_such(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
@@ -137,6 +143,7 @@ def test_it_shows_unknown_figures_as_a_dash_and_recovering_rooms_as_such(
     expect(shop.get_by_text("shop.example")).to_be_visible()
 
 
+@pytest.mark.req("CON-050", "CON-249")
 def test_it_keeps_the_last_known_figures_of_a_room_that_cannot_be_read_and_names_their_time(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
@@ -163,11 +170,13 @@ def test_it_writes_waits_short_and_never_cut(signed_in: Callable[..., Page], stu
 @pytest.mark.req("CON-066")
 @pytest.mark.req("CON-067")
 @pytest.mark.req("CON-068")
+@pytest.mark.req("CON-227")
 def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     bound = card(page, "Checkout").get_by_role("button", name="at least 3m")
     bound.focus()
     expect(bound).to_have_text("≥3m")
+    expect(bound).to_have_accessible_description(re.compile("A higher rate will not help"))
     expect(card(page, "Checkout").get_by_role("tooltip", name="", exact=False).filter(visible=True)).to_contain_text(
         "A higher rate will not help."
     )
@@ -189,13 +198,26 @@ def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable
 
 @pytest.mark.req("CON-060")
 @pytest.mark.req("CON-062")
-def test_it_gives_capacity_a_denominator_and_names_holders_of_passes(signed_in: Callable[..., Page]) -> None:
+@pytest.mark.req("CON-061", "CON-063", "CON-071", "CON-081")
+def test_it_gives_capacity_a_denominator_and_names_holders_of_passes(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
+    stub.room("shop", active=112, occupancy=115, waiting=10_000, passedLastMinute=57)
     page = signed_in()
 
     expect(card(page, "Checkout").locator(".figure-cap")).to_contain_text("25/25")
     expect(card(page, "Checkout").locator(".figure-note")).to_have_text("+5 holding passes")
     expect(card(page, "Newsroom").locator(".figure-cap")).to_contain_text("0/∞")
     expect(card(page, "Newsroom").locator(".figure-note")).to_have_text("")
+    expect(card(page, "Shop").locator(".figure-cap")).to_contain_text("115/500")
+    expect(card(page, "Shop").locator(".figures dd").first).to_have_text("10,000")
+    expect(card(page, "Spring drop").locator(".figure-cap")).to_contain_text("2,481/2,500")
+    expect(card(page, "Shop").locator(".flow-figures")).to_have_text("Joins/min31Passes/min57")
+    explained = card(page, "Checkout").get_by_role("button", name="Capacity")
+    explained.focus()
+    expect(card(page, "Checkout").get_by_role("tooltip").filter(visible=True)).to_contain_text(
+        "Rising at the cap is normal; rising below the cap means passes are given faster than people walk in."
+    )
 
 
 @pytest.mark.req("CFG-116")

@@ -21,6 +21,7 @@ def watch(page: Page, stub: Stub, token: str = LINK) -> None:
 
 
 @pytest.mark.req("CON-022")
+@pytest.mark.req("CON-015", "CON-041", "CON-220", "CON-222", "CON-251")
 def test_it_watches_by_the_token_alone_and_can_change_nothing(signed_in: Callable[..., Page], stub: Stub) -> None:
     """In a browser whose owner is signed in, and again after a reload."""
     page = signed_in()

@@ -40,6 +40,7 @@ def ask(stub: Stub, path: str, method: str = "GET", **headers: str) -> tuple[htt
 
 @pytest.mark.req("CON-004", "CON-003")
 @pytest.mark.parametrize("path", ["/", "/public/admin.html"])
+@pytest.mark.req("CON-001", "CON-252")
 def test_it_sends_the_page_with_a_strict_policy(stub: Stub, path: str) -> None:
     answer, body = ask(stub, path)
 
@@ -51,6 +52,7 @@ def test_it_sends_the_page_with_a_strict_policy(stub: Stub, path: str) -> None:
         "'self'"
     ] * 5
     assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert (policy["require-trusted-types-for"], policy["trusted-types"]) == ("'script'", "'none'")
     names = ("Referrer-Policy", "X-Content-Type-Options", "X-Robots-Tag", "Cross-Origin-Opener-Policy")
     assert [answer.headers[name] for name in names] == ["no-referrer", "nosniff", "noindex", "same-origin"]
     assert body == ask(stub, "/")[1]
@@ -136,6 +138,7 @@ def test_it_names_no_other_origin_in_its_sources() -> None:
         assert re.findall(r"https?://[\w.-]+\.\w+|//cdn", text) == [], path.name
 
 
+@pytest.mark.req("CON-252")
 def test_it_uses_no_style_attribute_and_no_markup_from_text() -> None:
     for path in [*SOURCES, CONSOLE / "console.html"]:
         assert re.findall(r'innerHTML|insertAdjacentHTML|\bstyle="|eval\(|\son\w+="', path.read_text("utf-8")) == [], (
@@ -160,6 +163,7 @@ def words(language: str) -> dict[str, str]:
     return table
 
 
+@pytest.mark.req("CON-238")
 def test_it_has_every_text_in_both_languages_and_none_too_many() -> None:
     english, thai = words("en"), words("th")
 

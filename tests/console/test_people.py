@@ -123,6 +123,7 @@ def test_sheets_are_there_for_whoever_may(signed_in: Callable[..., Page], stub: 
 
 
 @pytest.mark.req("CON-203")
+@pytest.mark.req("CON-209", "CON-251")
 def test_it_shows_a_new_key_once_and_closes_by_its_own_button(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     sheet = opened(page, "Access")
@@ -202,6 +203,7 @@ def test_it_renames_an_operator_and_says_what_the_shared_key_is(signed_in: Calla
 
 
 @pytest.mark.req("CON-207", "CON-208")
+@pytest.mark.req("CON-252")
 def test_it_shows_who_did_what_and_gives_all_of_it_as_a_file(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     sheet = opened(page, "Access")

@@ -30,6 +30,7 @@ def test_it_moves_by_the_documented_steps(signed_in: Callable[..., Page], stub: 
 
 
 @pytest.mark.req("CON-091")
+@pytest.mark.req("CON-044")
 def test_it_sends_the_last_of_several_quick_changes(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     field = card(page, "Shop").get_by_role("textbox")
@@ -79,6 +80,7 @@ def test_it_says_that_nobody_is_let_in_at_rate_0(signed_in: Callable[..., Page])
     expect(card(page, "Arena tickets").get_by_text("Active, but nobody is let in")).to_be_visible()
 
 
+@pytest.mark.req("CON-045", "CON-248")
 def test_it_shows_the_servers_value_again_and_its_words_after_a_refusal(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:

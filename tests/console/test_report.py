@@ -110,6 +110,7 @@ def test_it_shows_who_takes_the_cpu_and_what_is_missing(signed_in: Callable[...,
 
 
 @pytest.mark.req("OBS-159", "CON-172", "CON-174", "CON-175", "OBS-111")
+@pytest.mark.req("CON-173")
 def test_it_says_that_nobody_is_woken_and_shows_what_came_of_a_test(signed_in: Callable[..., Page], stub: Stub) -> None:
     message = "Shop: 412 waiting and the rate is 0/min"
     stub.set(firing=[{"event": "queue_frozen", "message": message, "since": 1_788_207_000_000, "roomId": "shop"}])
@@ -144,6 +145,7 @@ def test_it_says_that_nobody_is_woken_and_shows_what_came_of_a_test(signed_in: C
 
 
 @pytest.mark.req("OBS-159", "CON-174")
+@pytest.mark.req("CON-220")
 def test_whoever_can_only_read_sees_the_button_and_why_it_is_off(signed_in: Callable[..., Page], stub: Stub) -> None:
     stub.set(hook="hooks.slack.com", can={**CAN, "write": False, "links": False})
     sheet = opened(signed_in())

@@ -156,6 +156,7 @@ def test_it_asks_which_value_holds_when_somebody_else_changed_the_same_field(
 
 
 @pytest.mark.req("CON-188")
+@pytest.mark.req("CON-187")
 def test_it_shows_warnings_until_they_are_dismissed(signed_in: Callable[..., Page], stub: Stub) -> None:
     stub.set(warnings=[{"code": "short_timing", "message": "presenceSec is 5, less than 15."}])
     page = signed_in()
@@ -181,6 +182,7 @@ def test_it_warns_before_fewer_places_per_address_are_saved(signed_in: Callable[
     expect(page.get_by_text("Empty means no cap.").last).to_be_visible()
 
 
+@pytest.mark.req("CON-252")
 def test_it_shows_names_and_rules_as_text_whatever_they_hold(signed_in: Callable[..., Page], stub: Stub) -> None:
     name = "<img src=x onerror=alert(1)><b>&amp;"
     stub.room(

@@ -52,6 +52,7 @@ def test_it_counts_down_and_keeps_the_button_off_when_the_address_is_locked(
 
 
 @pytest.mark.req("ADM-059", "CON-010")
+@pytest.mark.req("CON-251")
 def test_it_keeps_the_key_nowhere_after_signing_in(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
 
@@ -75,6 +76,7 @@ def test_it_uses_the_key_of_an_old_console_once_and_forgets_it(
     assert page.evaluate("[localStorage.qm_admin_key, localStorage.qm_autotune]") == [None, None]
 
 
+@pytest.mark.req("CON-017")
 def test_it_needs_no_key_after_a_reload(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
     page.reload()
@@ -96,6 +98,7 @@ def test_it_tries_again_by_itself_while_the_server_cannot_check_keys(
 
 
 @pytest.mark.req("CON-019")
+@pytest.mark.req("CON-017")
 def test_it_signs_every_tab_of_the_session_out(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
     other = page.context.new_page()
@@ -135,6 +138,7 @@ def test_it_gives_an_open_form_back_to_the_same_person_after_a_401(signed_in: Ca
     expect(page.locator("#f-name")).to_have_value("Shop of the night")
 
 
+@pytest.mark.req("CON-015")
 def test_it_gives_an_open_form_to_nobody_else(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Edit").click()
@@ -149,6 +153,7 @@ def test_it_gives_an_open_form_to_nobody_else(signed_in: Callable[..., Page], st
 
 
 @pytest.mark.req("ADM-290")
+@pytest.mark.req("CON-220", "CON-222")
 def test_it_hides_every_control_that_changes_something_from_readers(open_page: Callable[..., Page], stub: Stub) -> None:
     reader = {"kind": "operator", "via": "session", "role": "viewer", "name": "Shop desk", "operatorId": "91ab03cd"}
     stub.set(me=reader, can={"write": False, "deleteRoom": False})
@@ -165,6 +170,7 @@ def test_it_hides_every_control_that_changes_something_from_readers(open_page: C
 
 
 @pytest.mark.req("ADM-290")
+@pytest.mark.req("CON-016", "CON-097")
 def test_it_offers_an_operator_no_deletion_that_would_be_refused(open_page: Callable[..., Page], stub: Stub) -> None:
     ops = {"kind": "operator", "via": "session", "role": "operator", "name": "Night ops", "operatorId": "535dddaa"}
     for may_delete in (True, False):
@@ -176,6 +182,7 @@ def test_it_offers_an_operator_no_deletion_that_would_be_refused(open_page: Call
         expect(page.get_by_role("button", name="Delete room")).to_have_count(int(may_delete))
 
 
+@pytest.mark.req("CON-002")
 def test_it_stays_at_the_sign_in_page_until_asked(open_page: Callable[..., Page], stub: Stub) -> None:
     page = open_page()
     expect(page.locator("#key")).to_be_focused()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from blueprints.admin.console import console_site
 from tests.console.conftest import KEY, Stub, card, sign_in, wait_for
 from tests.console.test_inline import ORIGIN, SWITCH
 from tests.console.test_people import opened
@@ -26,7 +28,7 @@ def writes(stub: Stub, line: str) -> int:
     return stub.state()["asked"].count(line)
 
 
-@pytest.mark.req("ADM-298", "WHK-114", "CON-251")
+@pytest.mark.req("ADM-298", "WHK-114", "CON-251", "CON-253")
 def test_it_asks_for_the_key_in_the_dialog_of_the_act_and_then_does_it(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
@@ -153,3 +155,40 @@ def test_it_asks_whoever_changes_people_and_forgets_the_key_with_the_session(
 
     expect(page.get_by_role("form", name="Your key once more")).to_have_count(0)
     assert stub.sent("/operators/00000000") == [{"role": "owner"}]
+
+
+WATCHED = "Object.defineProperty(navigator, 'serviceWorker', { value: { controller: {} } })"
+
+
+@pytest.mark.req("CON-253")
+def test_below_a_site_it_says_who_may_see_a_key_and_where_nobody_does(
+    open_page: Callable[..., Page], stub: Stub
+) -> None:
+    """The page as an inline host serves it, over the stand-in's own routes."""
+    page = open_page()
+    expect(page.locator("#key")).to_be_visible()
+    expect(page.locator(".caution")).to_have_count(0)
+    site = console_site("/__qm", "https://q.example/")
+
+    def below(route: Route) -> None:
+        path = urlsplit(route.request.url).path.removeprefix("/__qm")
+        if path == "/":
+            route.fulfill(
+                body=site.page.body, headers={"Content-Type": "text/html", "Content-Security-Policy": site.policy}
+            )
+        else:
+            route.continue_(url=stub.url + path)
+
+    page.context.route("**/__qm/**", below)
+    for is_watched, told in (
+        (False, "Scripts of this site share this page's origin. Sign in at q.example instead"),
+        (True, "A service worker of this site controls this page: it can read a key that is typed here. Sign in at "
+               "q.example instead"),
+    ):  # fmt: skip
+        if is_watched:
+            page.context.add_init_script(WATCHED)
+        page.goto(stub.url + "/__qm/")
+        expect(page.locator(".caution")).to_have_text(told)
+        expect(page.get_by_role("link", name="Sign in at q.example instead")).to_have_attribute(
+            "href", "https://q.example/"
+        )

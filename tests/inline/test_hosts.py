@@ -100,6 +100,7 @@ def save(front: Front, host: str, room: str, target: str, **fields: object) -> A
     "INL-067", "INL-068", "INL-069", "INL-070", "INL-072", "INL-073", "VIS-003", "ADM-002", "ADM-004", "ADM-005",
     "ADM-006",
 )  # fmt: skip
+@pytest.mark.req("CON-001")
 def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], the_origin: Origin) -> None:
     the_origin.reset()
     unset, public, admin = fronts["unset"], fronts["public"], fronts["admin"]
@@ -153,6 +154,7 @@ def test_it_looks_at_no_credential_where_the_console_is_withheld(fronts: dict[st
 
 @pytest.mark.req("INL-069", "INL-070", "INL-044", "ADM-007")
 @pytest.mark.req("CFG-169")
+@pytest.mark.req("CON-186")
 def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
     for name, front in fronts.items():
         console = "console.test" if name == "admin" else "127.0.0.1"
@@ -181,6 +183,7 @@ def test_it_says_where_the_console_is(fronts: dict[str, Front]) -> None:
 
 
 @pytest.mark.req("INL-056", "INL-059", "INL-071", "INL-217", "INL-238", "VIS-005")
+@pytest.mark.req("CON-253")
 def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front], the_origin: Origin) -> None:
     the_origin.reset()
     front = fronts["unset"]
@@ -189,6 +192,10 @@ def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front], t
     withheld = ask(fronts["admin"], "named.test", "/__qm")
     assert kind(withheld) == BARE
     page = ask(front, "named.test", "/__qm/").body.decode()
+    assert "qm-console" not in page
+    there = ask(fronts["public"], "named.test", "/__qm/").body.decode()
+    assert '<meta name="qm-console" content="https://queue.test/">' in there
+    assert "qm-console" not in ask(fronts["public"], "queue.test", "/").body.decode()
     addresses = [part.split('"')[0] for part in page.replace("src=", "href=").split('href="')[1:]]
     assert len(addresses) > 5
     assert all(address.startswith("/__qm/assets/") for address in addresses)

@@ -202,6 +202,7 @@ async def test_it_says_what_an_operator_can_still_do(names: Any, before: Room | 
     (INLINE, SNIPPET, "shop.test", {}, ["inline_host_left"]), (INLINE, SNIPPET, "qm.test", {}, []),
     (INLINE, room("shop", "https://new.test/", "http://site.test"), "shop.test", {}, ["inline_host_left"]),
 ])  # fmt: skip
+@pytest.mark.req("CON-187")
 async def test_it_warns_of_what_becomes_of_the_console(
     names: Any, before: Room | None, after: Room, host: str, settings: dict[str, Any], codes: list[str]
 ) -> None:
@@ -210,6 +211,11 @@ async def test_it_warns_of_what_becomes_of_the_console(
     for warning in warnings:
         assert warning["message"]
         assert warning.get("host", "qm.test") == "qm.test"
+        if warning["code"] == "console_host_withheld":
+            told = ("qm.test", "next request", "console", "monitor link", "404", "ADMIN_HOST", "PUBLIC_URL", "restart")
+            assert all(word in warning["message"] for word in told)
+        else:
+            assert "PUBLIC_URL is unset" in warning["message"]
         assert warning.get("console") is None
 
 

@@ -133,6 +133,10 @@ def test_no_other_page_makes_a_browser_guess_keys(guarded: Front) -> None:
     for _ in range(25):  # more than an address may fail
         for site in ("cross-site", "same-site"):
             assert console.says("POST", "step-up", {"key": "guess"}, **{"Sec-Fetch-Site": site})[1] == "csrf_required"
+            script = {"Authorization": f"Bearer {console.key}", "Cookie": "", "Sec-Fetch-Site": site}
+            assert console.says("POST", "step-up", {"key": "guess"}, **script)[1] == "csrf_required"
+            script["Authorization"] = "Bearer guess"
+            assert console.says("POST", "step-up", {"key": "guess"}, **script)[1] == "csrf_required"
         assert console.says("POST", "step-up", {"key": "guess"}, **{"X-QM-CSRF": ""})[1] == "csrf_required"
     assert console.says("GET", "me")[0] == 200
 
