@@ -164,8 +164,22 @@ def test_the_server_hands_out_what_was_tested_here(server: Server) -> None:
     assert hashlib.sha256(answers[0].content).hexdigest()[:22] in answers[0].headers["etag"]
 
 
-def wrangler() -> str:
-    return (STATIC_DIR / "connectors/cloudflare/wrangler.toml").read_text()
+def project(name: str) -> str:
+    return (STATIC_DIR / "connectors/cloudflare" / name).read_text("utf-8")
+
+
+@pytest.mark.req("PAG-059")
+def test_the_readme_says_what_the_mark_means_here() -> None:
+    readme = " ".join(project("README.md").split())
+
+    for words in (
+        "The request goes to the site unqueued and its answer carries `X-QM-Failover`",
+        *("| `timeout` |", "| `unreachable` |", "| `http-<status>` |", "| `invalid-response` |"),
+        "The same header of the failover Worker means that its offline page was shown; here it means that somebody was "
+        "sent on unqueued.",
+        "A wrong key then closes the site.",
+    ):
+        assert words in readme, words
 
 
 @pytest.mark.req("PAG-048")
@@ -184,7 +198,7 @@ def test_it_hands_out_sixty_a_minute(server: Server) -> None:
 
 @pytest.mark.req("PAG-063")
 def test_the_project_has_the_dataset_commented_out() -> None:
-    text = wrangler()
+    text = project("wrangler.toml")
     given = tomllib.loads(text)
     assert "analytics_engine_datasets" not in given
     assert given["main"] == "worker.js"

@@ -25,7 +25,7 @@ def query_of(check: dict[str, Any]) -> dict[str, str]:
     return {name: values[0] for name, values in named.items()}
 
 
-@pytest.mark.req("PAG-051", "PAG-067", "PAG-068")
+@pytest.mark.req("PAG-050", "PAG-051", "PAG-067", "PAG-068")
 def test_it_asks_for_the_visitor_and_never_by_a_cache(edge: Edge) -> None:
     edge.ask(
         "/checkout?a=1&b=%20", ip="2001:db8::7", cookies={"x": "1", "qm_shop": "to.ken-_~", "qm_dk_shop": "k" * 43}

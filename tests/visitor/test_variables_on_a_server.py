@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from app.services.connector_files import ConnectorFiles
 from tests.harness import Server
 
 PLACE = {"roomId": "shop"}
@@ -38,6 +39,22 @@ def http(server: Server) -> Iterator[httpx.Client]:
         body = {"id": "shop", "targetUrl": "https://shop.example", "state": "paused"}
         assert client.post("/api/admin/rooms", json=body, headers=key).status_code == 200
         yield client
+
+
+@pytest.mark.req("PAG-047")
+def test_a_connector_is_asked_about_again_and_has_the_same_bytes_everywhere(http: httpx.Client) -> None:
+    made, again = ConnectorFiles(), ConnectorFiles()
+    for name, media in (("latest.js", "text/javascript"), ("latest.tgz", "application/gzip")):
+        answer = http.get(f"/connectors/cloudflare/{name}")
+        known = http.get(f"/connectors/cloudflare/{name}", headers={"if-none-match": answer.headers["etag"]})
+        file = made.get("cloudflare", name)
+        assert file is not None
+        assert answer.content == file.body
+        assert file == again.get("cloudflare", name)
+        assert answer.headers["cache-control"] == known.headers["cache-control"] == "no-cache"
+        assert answer.headers["content-type"].partition(";")[0] == media
+        assert answer.headers["content-disposition"] == f'attachment; filename="{file.name}"'
+        assert (known.status_code, known.content) == (304, b"")
 
 
 @pytest.mark.req("CFG-053")

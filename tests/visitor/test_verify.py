@@ -111,7 +111,7 @@ async def test_it_counts_nothing_and_admits_nobody(site: Site) -> None:
     assert (+counts.totals, counts.rules, counts.unknown_rooms, counts.refused_origins) == ({}, {}, {}, {})
 
 
-@pytest.mark.req("VIS-145", "ADM-047", "CFG-139")
+@pytest.mark.req("VIS-145", "ADM-047", "CFG-139", "PAG-050")
 async def test_it_wants_the_key_in_its_header_and_counts_wrong_ones(house: House, limiter: RateLimiter) -> None:
     site = make(house, limiter, admin_auth_fail_per_min=2)
     await site.create()

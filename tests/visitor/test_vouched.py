@@ -233,7 +233,7 @@ async def test_it_hears_a_listed_connector_although_its_address_is_locked(house:
     assert (await Connector(site, peer="192.0.2.99").check()).status == 401, "an address that is not listed"
 
 
-@pytest.mark.req("VIS-138", "CFG-139", "ADM-047")
+@pytest.mark.req("VIS-138", "CFG-139", "ADM-047", "PAG-050")
 @pytest.mark.parametrize("name", ["key", "api_key"])
 async def test_it_never_looks_at_a_key_in_the_address(site: Site, name: str) -> None:
     await site.create()
