@@ -61,9 +61,8 @@ async def run(background: Background) -> None:
     await rooms.start()
     background.ready()
     try:
-        while not await background.pause(IDLE_SEC / 4):
-            if desk.idle_sec() >= IDLE_SEC:
-                break
+        while not await background.pause(IDLE_SEC / 4) and desk.idle_sec() < IDLE_SEC:
+            pass
     finally:
         server.close()  # what knocks from now on waits at main's socket for the next process
         await desk.end(at_once=background.stop.is_set())

@@ -21,6 +21,8 @@ from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.postgres import Postgres
 from app.infrastructure.queries import QUERIES
 
+STEP_ROWS: Final = 1000
+"""Most rows of one read of a list (BUD-076)."""
 _WAIT: Final = struct.Struct("<II")
 
 
@@ -84,8 +86,15 @@ class HourStore:
 
     async def rooms(self, first: int, end: int, room_ids: Sequence[str] | None = None) -> list[str]:
         """Rooms with records of the hours from ``first`` up to and without ``end``. ``room_ids``: of these only."""
-        rows = await self._postgres.fetch_long(QUERIES["hours_rooms"], first, end, _listed(room_ids))
-        return [row["room"] for row in rows]
+        found: list[str] = []
+        while True:
+            behind = found[-1] if found else ""
+            rows = await self._postgres.fetch_long(
+                QUERIES["hours_rooms"], first, end, _listed(room_ids), behind, STEP_ROWS
+            )
+            found += [row["room"] for row in rows]
+            if len(rows) < STEP_ROWS:
+                return found
 
     async def count(self, first: int, end: int, unit: int, room_ids: Sequence[str] | None, limit: int) -> int:
         """How many buckets of ``unit`` hours have records, up to ``limit`` + 1."""

@@ -65,7 +65,7 @@ _STEP_UP: Final = Parameter(
 _CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
 
 
-_HEAVY: Final = ("busy", "overloaded")
+_HEAVY: Final = ("busy",)
 """Of what another process makes when it is long."""
 
 

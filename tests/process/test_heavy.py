@@ -24,7 +24,8 @@ from app.domain.refs import ref_of
 from app.infrastructure.embedded import PG_USER
 from app.services.notes import COLUMNS
 from app.services.ref_search import NARROW
-from tests.harness import Server, wait_for
+from tests.harness import Server, is_running, wait_for
+from workers.runner import STOP_SIGNAL
 
 ENTRIES = 3000
 """Of the audit trail, 4 KB each: more than all buffers on the way hold."""
@@ -202,6 +203,18 @@ def test_slow_readers_hold_up_nobody_and_too_many_are_told(server: Server) -> No
     ended = re.findall(r"heavy_work_ended .*", server.stderr)
     for told in ("by=ADMIN_KEY", "cpu_sec=", f"rows={1 + ENTRIES}", "outcome=done", "outcome=busy"):
         assert any(told in line for line in ended), told
+
+
+def test_it_ends_when_it_is_not_needed_and_is_there_again_when_it_is(server: Server) -> None:
+    (first,) = pids(server, "heavy")
+    os.kill(first, STOP_SIGNAL)  # the end it comes to by itself after a quiet while
+    wait_for(lambda: not is_running(first))
+
+    assert ask(server, "GET", "/api/admin/history").status_code == 200
+
+    (second,) = pids(server, "heavy")
+    assert second != first
+    assert "process_died process=Sanic-heavy-0" not in server.stderr, "ending in order is no fault"
 
 
 def test_a_file_that_breaks_off_never_looks_whole_and_the_next_one_is(server: Server) -> None:

@@ -228,3 +228,12 @@ def test_only_its_owner_gets_at_the_socket() -> None:
         assert Path(folder).stat().st_mode & 0o077 == 0
         assert sock.family is socket.AF_UNIX
         sock.close()
+
+
+async def test_it_is_idle_only_while_nobody_is_there(side: Side) -> None:
+    await asyncio.sleep(0.01)
+    assert side.desk.idle_sec() > 0
+    async with side.ask("a", "b", "wait") as answer:
+        await anext(answer.pieces)
+        assert side.desk.idle_sec() == 0.0
+    await until(lambda: side.desk.idle_sec() > 0)

@@ -43,10 +43,12 @@ ORDER BY hour DESC
 LIMIT 1;
 
 -- name: hours_rooms
--- Rooms with records of the hours from $1 up to and without $2, of those in $3 (NULL = all).
+-- The next $5 rooms behind $4 with records of the hours from $1 up to and without $2, of those in $3 (NULL = all).
 SELECT DISTINCT room
 FROM room_hours
-WHERE hour >= $1 AND hour < $2 AND ($3::text[] IS NULL OR room = ANY($3::text[]));
+WHERE hour >= $1 AND hour < $2 AND ($3::text[] IS NULL OR room = ANY($3::text[])) AND room > $4
+ORDER BY room
+LIMIT $5;
 
 -- name: hours_count
 -- Number of rooms' buckets of $3 hours that have records from $1 up to and without $2, of the rooms in $4 (NULL = all);
