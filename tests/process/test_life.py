@@ -192,12 +192,13 @@ def test_it_gives_a_new_worker_the_number_of_the_dead_one(lasting: Server) -> No
     assert index[replacement] == index[victim]
 
 
+@pytest.mark.req("BUD-074")
 def test_it_gives_those_who_answer_visitors_the_cores_first(lasting: Server) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     found = {line.split()[0]: os.getpriority(os.PRIO_PROCESS, pid) for pid, line in lasting.descendants().items()}
 
     assert {name: nice - own for name, nice in found.items() if name.startswith("qm-")} == {
-        "qm-web": 0, "qm-ticker": 0, "qm-drainer": 0, "qm-jobs": 5,
+        "qm-web": 0, "qm-ticker": 0, "qm-drainer": 0, "qm-jobs": 10,
     }  # fmt: skip
 
 
