@@ -27,7 +27,7 @@ def row(sheet: Locator, name: str) -> Locator:
     return sheet.locator(".diag-row").filter(has=sheet.page.locator("dt").get_by_text(name, exact=True))
 
 
-@pytest.mark.req("OBS-042", "OBS-043", "CON-169", "CON-171")
+@pytest.mark.req("OBS-042", "OBS-043", "CON-169", "CON-171", "ADM-268")
 def test_it_shows_the_report_in_readable_form(signed_in: Callable[..., Page], stub: Stub) -> None:
     """Every row, in its order; what is wrong is named with its number and where it comes from."""
     stub.set(
