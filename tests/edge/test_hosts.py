@@ -63,6 +63,7 @@ def test_it_serves_the_console_on_the_named_hosts_only(host: str, said: Console)
 
 
 @pytest.mark.parametrize("path", CONSOLE)
+@pytest.mark.req("CFG-160")
 def test_it_knows_the_console_in_every_spelling(path: str) -> None:
     assert is_console(path.encode())
 

@@ -107,6 +107,18 @@ async def test_it_takes_the_threshold_itself_as_reached(world: World) -> None:
     assert (town.switches[0].arrivals, town.switches[0].seconds) == (120, 60)
 
 
+@pytest.mark.req("ENG-214", "ENG-291")
+async def test_it_is_not_quiet_at_the_threshold_itself(world: World) -> None:
+    town = await street(world, auto_activate=AutoActivate(True, 60, 1, 5), rate_per_minute=6000)
+    await town.until_switched(60, 70)
+    assert await town.state() is RoomState.ACTIVE
+
+    await town.seconds(20, 60)
+
+    assert ((await world.figures()).waiting, len(town.switches)) == (0, 1)
+    await town.until_switched(0, 10)
+
+
 @pytest.mark.req("ENG-213")
 async def test_it_begins_anew_after_a_break(world: World) -> None:
     town = await street(world)

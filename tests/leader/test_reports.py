@@ -75,6 +75,18 @@ async def test_it_includes_what_the_running_hour_has_counted_so_far(
     assert sum(row["joins"] for row in await rows(reports)) == 5, "whatever was kept of the hour before"
 
 
+@pytest.mark.req("ADM-280")
+@pytest.mark.parametrize(("bucket", "hours"), [("hour", 24), ("day", 720)])
+def test_it_begins_a_day_or_thirty_days_before_its_end(bucket: str, hours: int) -> None:
+    now = 480_000 * HOUR_MS + 5
+
+    until_now = report_query([("bucket", bucket)], now)
+    until_then = report_query([("bucket", bucket), ("to", str(now - 7))], now)
+
+    assert (until_now.start, until_now.end) == (now - hours * HOUR_MS, now)
+    assert (until_then.start, until_then.end) == (now - 7 - hours * HOUR_MS, now - 7)
+
+
 @pytest.mark.req("OBS-160", "OBS-161", "ADM-276", "ADM-280")
 async def test_it_gives_one_row_for_a_room_and_an_hour_or_a_day(house: House, reports: Reports) -> None:
     store, first = HourStore(house.postgres), 480_000  # 2024-10-04, a midnight
