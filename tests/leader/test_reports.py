@@ -83,6 +83,7 @@ def test_it_begins_a_day_or_thirty_days_before_its_end(bucket: str, hours: int) 
     until_now = report_query([("bucket", bucket)], now)
     until_then = report_query([("bucket", bucket), ("to", str(now - 7))], now)
 
+    assert ROWS_MAX == 10_000
     assert (until_now.start, until_now.end) == (now - hours * HOUR_MS, now)
     assert (until_then.start, until_then.end) == (now - 7 - hours * HOUR_MS, now - 7)
 
