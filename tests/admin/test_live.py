@@ -398,13 +398,17 @@ async def test_a_stream_that_cannot_be_confirmed_stays_for_a_while_and_ends_with
     _, session = await desk.sessions.begin(OWNER_BY_KEY)
     stream = await desk.open(session)
     await stream.next()
-    gone = Valkey("unix:///nonexistent.sock", timeout_ms=100)
-    desk.sessions._store = AdminStore(gone, "x:")
+    clock = [live.mono()]
+    monkeypatch.setattr(live, "mono", lambda: clock[0])
+    gone, there = Valkey("unix:///nonexistent.sock", timeout_ms=100), desk.sessions._store
+    away = AdminStore(gone, "x:")
 
-    await desk.tick()
-    assert data_of(await stream.next())["delta"] is False
-    assert live.UNVERIFIED_SEC == 30
-    monkeypatch.setattr(live, "UNVERIFIED_SEC", 0.0)
+    for store, later in ((away, 0), (away, 29.9), (there, 0), (away, 1), (away, 29.9)):
+        desk.sessions._store = store
+        clock[0] += later
+        await desk.tick()
+        assert "delta" in data_of(await stream.next())
+    clock[0] += 0.2
     await desk.tick()
 
     assert await stream.next() is None

@@ -180,6 +180,17 @@ async def test_it_does_not_let_one_unreadable_outbox_stop_the_others(house: Hous
     assert not house.commits.refusing()
 
 
+@pytest.mark.req("FLT-115")
+async def test_an_outbox_that_is_no_list_stops_no_other(house: House) -> None:
+    for room in ("bad", "good"):
+        await house.create(room)
+        await house.drain(room)
+    await house.valkey.execute("SET", f"{house.prefix}{{bad}}:l", "x")
+    await house.start_drainer()
+
+    assert await house.join_committed("good", 1) is not None
+
+
 async def test_a_drainer_that_has_lost_its_way_to_postgres_leaves_its_rooms_to_another(house: House) -> None:
     """It holds no room while its own commits fail, so the facts of all are stored all the same."""
     away = Postgres("postgresql:///qm?host=/nonexistent")
