@@ -38,6 +38,7 @@ from app.services.asset_share import AssetShare
 from app.services.assets import Assets
 from app.services.audit_trail import AuditTrail
 from app.services.commit import CommitWaiter
+from app.services.docs import Docs
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
 from app.services.history import History
@@ -112,6 +113,7 @@ class AppContext:
     stop_guard: StopGuard
     waiting_page: WaitingPage
     plain: PlainService
+    docs: Docs
     inline: Inline
     _closing: AsyncExitStack = field(repr=False)
 
@@ -222,6 +224,7 @@ class AppContext:
             stop_guard=watch.stop_guard,
             waiting_page=WaitingPage(assets=assets, offers_mail=settings.offers_mail),
             plain=PlainService(page=PlainPage(assets), join=visitor.join, status=visitor.status),
+            docs=Docs(assets),
             inline=inline,
             _closing=closing,
         )  # fmt: skip

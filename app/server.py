@@ -20,7 +20,7 @@ from app.domain.inline.hosts import HostIndex
 from app.services.connection_errors import ConnectionErrors
 from app.services.inline_pages import InlinePages
 from app.services.small_pages import SmallPage, SmallPages
-from blueprints import admin, metrics, middleware, ops
+from blueprints import admin, docs, metrics, middleware, ops
 from blueprints.admin import console
 from blueprints.edge.crowd import Crowd
 from blueprints.edge.inline.answers import InlineAnswers
@@ -36,7 +36,7 @@ from blueprints.visitor import assets, connectors, events, hot, leave, notify, o
 
 BLUEPRINTS = (
     ops.bp, metrics.bp, openapi.bp, snippet.bp, connectors.bp, events.bp, pages.bp, plain.bp, assets.bp, console.bp,
-    admin.bp,
+    docs.bp, admin.bp,
 )  # fmt: skip
 HOT_ROUTES = (hot.routes, leave.routes, notify.routes, verify.routes)
 """Tables of the routes that are served at protocol level."""

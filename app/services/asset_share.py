@@ -24,7 +24,7 @@ LOOKUPS_PER_SEC: Final = 20
 """Names of no known file that one instance looks for in a second, over its processes."""
 MISS_SEC: Final = 60.0
 MOST_MISSES: Final = 1000
-_NAME: Final = re.compile(r"waiting-(?P<hash>[A-Za-z0-9_-]{22})\.(?P<suffix>css|js|svg|[A-Za-z-]{2,8}\.json)")
+_NAME: Final = re.compile(r"(?:waiting|docs)-(?P<hash>[A-Za-z0-9_-]{22})\.(?P<suffix>css|js|svg|[A-Za-z-]{2,8}\.json)")
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",

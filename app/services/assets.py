@@ -25,6 +25,7 @@ from app.services.outage_pages import OutagePages
 STATIC_DIR: Final = Path(__file__).resolve().parents[2] / "static"
 
 WAITING_STYLES: Final = ("shared/fonts.css", "waiting/tokens.css", "waiting/waiting.css", "waiting/states.css")
+DOCS_STYLES: Final = ("shared/fonts.css", "waiting/tokens.css", "docs/docs.css")
 WAITING_MODULES: Final = (
     "shared/text.js",
     "shared/stream.js",
@@ -50,6 +51,7 @@ _BLANKS: Final = re.compile(
 """A literal, which stays as it is, or one sign with the blanks around it."""
 _LINE_ENDS: Final = re.compile(r"(?<=[{(\[,;:?=>&|+])\n")
 """Line ends that cannot end a statement."""
+_DARK: Final = re.compile(r"\[data-theme=dark\](\{[^}]*\})")
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
 
 
@@ -57,6 +59,11 @@ def bare_lines(source: str, *, end: str = "\n") -> str:
     """``source`` without full-line comments, blank lines and indentation; ``end`` is put between its lines."""
     lines = (line.strip() for line in _BLOCK_COMMENT.sub("", source).splitlines())
     return end.join(line for line in lines if line and not line.startswith("//"))
+
+
+def by_system_scheme(style: str) -> str:
+    """``style`` whose dark colours hold by the system's scheme, for pages without a script that chooses one."""
+    return _DARK.sub(r"@media(prefers-color-scheme:dark){:root\1}", style)
 
 
 def squeeze(script: str) -> str:
@@ -89,6 +96,10 @@ class Assets:
         self.fonts: dict[str, Asset] = self._read_fonts()
         self.css = self._add("waiting", "css", "text/css; charset=utf-8", self._style())
         self.js = self._add("waiting", "js", "text/javascript; charset=utf-8", self._script())
+        self.docs_css = self._add("docs", "css", "text/css; charset=utf-8", self._docs_style())
+        self.docs_js = self._add(
+            "docs", "js", "text/javascript; charset=utf-8", bare_lines(self.source("docs/docs.js"))
+        )
         self.icon = self._add("waiting", "svg", "image/svg+xml", self.source("waiting/icon.svg"))
         self.icon_turn = self._add("waiting", "svg", "image/svg+xml", self.source("waiting/icon-turn.svg"))
         self.languages = {
@@ -127,6 +138,10 @@ class Assets:
 
     def _style(self) -> str:
         return "".join(bare_lines(self.source(path), end="") for path in WAITING_STYLES)
+
+    def _docs_style(self) -> str:
+        style = "".join(bare_lines(self.source(path), end="") for path in DOCS_STYLES)
+        return by_system_scheme(style)
 
     def _script(self) -> str:
         prelude = f"const EN={self._texts(FALLBACK)};"

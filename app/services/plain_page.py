@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from app.core.i18n import LANGUAGES, choose_language, fill, load_locale
 from app.domain.room import Room
-from app.services.assets import Assets, bare_lines
+from app.services.assets import Assets, bare_lines, by_system_scheme
 from app.services.plain_words import Texts, countdown, estimate, moment, number, say
 from app.services.small_pages import SmallDocument
 from app.services.waiting_page import framers
@@ -32,7 +32,6 @@ NOTICES: Final = {
 }
 """Why an earlier ticket was not continued: title and text (PAG-118)."""
 _LONG_NUMBER: Final = 6
-_DARK: Final = re.compile(r"\[data-theme=dark\](\{[^}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ class PlainPage:
     """Makes the documents."""
 
     def __init__(self, assets: Assets) -> None:
-        colours = _DARK.sub(r"@media(prefers-color-scheme:dark){:root\1}", assets.source("waiting/tokens.css"))
-        style = bare_lines(colours, end="") + bare_lines(assets.source("waiting/plain.css"), end="")
+        sources = (bare_lines(assets.source(f"waiting/{name}.css"), end="") for name in ("tokens", "plain"))
+        style = by_system_scheme("".join(sources))
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
         self._csp = (
             f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'self'; "

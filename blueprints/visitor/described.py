@@ -133,6 +133,11 @@ OPERATIONS: Final[Operations] = {
     ),
     ("GET", "/"): _page("The operator console"),
     ("GET", "/public/admin.html"): _page("The operator console"),
+    ("GET", "/docs"): _page("Contents of the guides"),
+    ("GET", "/docs/{page}"): _page(
+        "A guide, or an example file", ("not_found",), (_path("page", "`operations`, `th/integration`, `files/…`"),)
+    ),
+    ("GET", "/progress"): _page("What changed in this release and in earlier ones"),
     ("GET", "/qm.js"): Operation(
         "The browser tag",
         {200: Answer("The script", {"application/javascript": ANY}), 304: Answer("It has not changed")}, tag=PAGES,

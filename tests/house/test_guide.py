@@ -159,3 +159,28 @@ def test_it_tells_how_to_hear_of_visitors_who_passed_unqueued() -> None:
         "one more way to write to the server",
     ):
         assert words in guide, words
+
+
+def section_on_strangers(guide: str) -> str:
+    text = (ROOT / guide).read_text()
+    found = re.search(r"^## What strangers will try\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found, guide
+    return " ".join(found[1].split())
+
+
+@pytest.mark.req("PAG-221")
+def test_both_guides_tell_what_strangers_will_try() -> None:
+    for guide in ("docs/operations.md", "docs/integration.md"):
+        told = section_on_strangers(guide)
+        assert "everybody but the CDN, the Worker or Queue Manager" in told, guide
+        assert "32 random characters" in told
+        for name in ("QM_CONNECTOR_IPS", "EDGE_SECRET", "PUBLIC_URL", "ADMIN_HOST", "sessionMaxPerIp", "X-QM-Failover"):
+            assert f"`{name}" in told, (guide, name)
+        assert "proxies" in told
+        assert "onBackendDown: open" in told
+        assert "alert" in told
+        assert "he tag alone keeps out nobody who does not run it" in told
+        assert "cache pages of a gated host" in told
+        assert "any real addresses" in told
+    shapes = section_on_strangers("docs/operations.md")
+    assert len(re.findall(r"\| (tag in the page|Worker or own server|inline) \|", shapes)) == 3

@@ -8,11 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sanic import Sanic
 
 from app.core.settings import Settings
 from app.domain.room_fields import FIELDS
 from app.server import BLUEPRINTS, HOT_ROUTES
+from app.services.assets import Assets
 from blueprints.admin import ROUTER, described, shapes
 from blueprints.admin.openapi import whole_document
 from blueprints.admin.routing import PREFIXES
@@ -78,6 +80,24 @@ def test_it_describes_every_route_and_no_other() -> None:
     assert sorted(whole - served) == [], "described, and not served"
     assert public == visitor
     assert described.described() == {(route.method, route.path) for route in ROUTER.routes}
+
+
+VISITOR_ROUTES = (
+    "GET /w/{room}", "GET /w/{room}/plain", "GET /qm.js", "GET /api/check", "POST /api/check", "GET /api/verify",
+    "POST /api/join", "GET /api/status", "GET /events", "POST /api/leave", "POST /api/notify", "DELETE /api/notify",
+    "GET /api/version", "GET /assets/{name}", "GET /fonts/{name}", "GET /offline.html",
+)  # fmt: skip
+
+
+@pytest.mark.req("VIS-001")
+def test_it_serves_every_visitor_route() -> None:
+    served = {f"{method} {path}" for method, path in hot_routes() | stock_routes()}
+
+    assert [route for route in VISITOR_ROUTES if route not in served] == []
+    files = Assets()
+    hashed = re.compile(r"waiting-[\w-]{22}\.(?:css|js)")
+    assert {name.rpartition(".")[2] for name in files.bodies() if hashed.fullmatch(name)} == {"css", "js"}
+    assert [name for name in files.fonts if name.endswith(".woff2")] != []
 
 
 def written_routes() -> Pairs:

@@ -23,10 +23,13 @@ from app.domain.budget import Budget
 from app.domain.room import Room, RoomConfig
 from app.services.asset_file import Asset
 from app.services.assets import Assets
+from app.services.docs import Docs
 from app.services.waiting_page import RenderedPage, WaitingPage
+from blueprints import docs
 from blueprints.visitor import assets, pages
 
 LIMIT = 120
+PUBLIC = "https://line.example.org"
 ROOMS = {"shop": "Shop", "mail": "Shop", "evil": '<script>alert("x")</script>'}
 
 
@@ -101,6 +104,7 @@ class Limiter:
 def build() -> Sanic[Any, Any]:
     """The stub's app."""
     app: Sanic[Any, Any] = Sanic("waiting_stub", configure_logging=False)
+    app.config.AUTO_EXTEND = False  # sanic-ext has a /docs of its own
     page_files, limiter = Assets(), Limiter()
     script = Script()
     app.ctx.qm = SimpleNamespace(
@@ -108,10 +112,12 @@ def build() -> Sanic[Any, Any]:
         asset_share=OneBuild(page_files),
         waiting_page=Pages(page_files),
         rooms=Rooms(),
-        visitor=SimpleNamespace(undeclared=limiter),
+        visitor=SimpleNamespace(undeclared=limiter, rooms=SimpleNamespace(public_base=PUBLIC)),
+        docs=Docs(page_files),
     )
     app.blueprint(pages.bp)
     app.blueprint(assets.bp)
+    app.blueprint(docs.bp)
 
     @app.exception(QmError)
     async def refused(_request: Request, error: QmError) -> HTTPResponse:

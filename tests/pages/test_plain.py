@@ -67,7 +67,7 @@ def test_a_browser_without_script_goes_the_whole_way(site: PlainSite, chromium: 
             context.close()
 
 
-@pytest.mark.req("PAG-152", "PAG-156", "PAG-132")
+@pytest.mark.req("PAG-152", "PAG-156")
 def test_it_joins_once_and_tells_place_estimate_ref_and_ticket(site: PlainSite) -> None:
     visitor = site.visitor(referer=f"{site.url}/w/shop?qm_return={quote(SHOP + '/a b', safe='')}&qm_from=junk")
     before = site.waiting("shop")
@@ -191,7 +191,10 @@ def test_it_obeys_the_caps_and_budgets_of_a_join(site: PlainSite) -> None:
 @pytest.mark.req("PAG-142")
 def test_it_speaks_the_language_of_the_browser(site: PlainSite) -> None:
     visitor = site.visitor()
+    page = visitor.get("/w/shop").text.rpartition("<noscript>")[2]
     for lang in LANGUAGES:
+        link = f'<p lang="{lang}"><a href="/w/shop/plain">{load_locale("plain", lang)["noScript"]}</a></p>'
+        assert link in page
         answer = visitor.get("/w/shop/plain", headers={"accept-language": lang})
         assert f'<html lang="{lang}">' in answer.text
         assert heading(answer).startswith(load_locale("waiting", lang)["number"])
@@ -236,15 +239,17 @@ def test_it_sends_nobody_to_where_the_room_does_not_allow(site: PlainSite) -> No
     site.room("free", state="bypass")
     wanted = {
         f"{SHOP}/cart": f"{SHOP}/cart", "https://evil.example/": f"{SHOP}/", "javascript:alert(1)": f"{SHOP}/",
-        "//evil.example": f"{SHOP}/",
+        "//evil.example": f"{SHOP}/", "https://me:pw@www.shop.example/": f"{SHOP}/", "/cart": f"{SHOP}/",
     }  # fmt: skip
 
     for asked, place in wanted.items():
         answer = site.visitor().get(f"/w/free/plain?qm_return={quote(asked, safe='')}")
         assert (answer.status_code, answer.headers["location"]) == (303, place)
+    assert site.visitor().get("/w/free/plain").headers["location"] == f"{SHOP}/"
+    until(lambda: site.admin("GET", "rooms/free")["room"]["blockedReturnUrls"] == len(wanted) - 1)
 
 
-@pytest.mark.req("PAG-153", "PAG-155", "PAG-100")
+@pytest.mark.req("PAG-153", "PAG-155", "PAG-100", "PAG-198")
 def test_it_leads_to_the_url_asked_for_on_an_inline_host(site: PlainSite) -> None:
     with landing() as origin:
         site.room("inline", targetUrl=f"http://{INLINE}/", proxyOrigin=origin)
@@ -267,8 +272,73 @@ def test_it_leads_to_the_url_asked_for_on_an_inline_host(site: PlainSite) -> Non
             answer = visitor.get(f"/__qm/w/inline/plain?qm_return={quote(evil, safe='')}")
             assert answer.headers["location"] == f"http://{INLINE}/"
         assert visitor.get("/cart?x=1").text == "<h1>landed</h1>"
-        outside = site.visitor().get("/w/inline/plain")
-        assert (outside.status_code, outside.headers["location"]) == (302, f"http://{INLINE}/")
+        for path in ("/w/inline", "/w/inline/plain"):
+            outside = site.visitor().get(path)
+            assert (outside.status_code, outside.headers["location"]) == (302, f"http://{INLINE}/")
+        own = visitor.get("/__qm/w/inline")
+        assert (own.status_code, own.headers["location"]) == (302, "/")
+        assert _operators_pages(site) == [(200, PAGES - 1), (200, PAGES - 2), (404, None)]
+
+
+def _operators_pages(site: PlainSite) -> list[tuple[int, int | None]]:
+    """Status and what is left of the budget, of pages below /__qm, and of /progress where no console is."""
+    reader, other = site.visitor(host=INLINE), site.visitor(host="elsewhere.test")
+    answers = [reader.get("/__qm/docs"), reader.get("/__qm/progress"), other.get("/progress")]
+    assert 'href="/__qm/docs/operations"' in answers[0].text
+    assert f"<code>http://{INLINE}/__qm</code>" in answers[0].text
+    assert answers[2].content == b"", "where the console is withheld"
+    assert other.get("/docs").status_code == 200
+    return [
+        (one.status_code, int(left) if (left := one.headers.get("x-ratelimit-remaining")) else None) for one in answers
+    ]
+
+
+@pytest.mark.browser
+@pytest.mark.req("PAG-205", "PAG-206", "PAG-207")
+def test_no_page_asks_anybody_else(site: PlainSite, chromium: Browser) -> None:
+    """In a browser, with what its policy lets through; pages of later builds join the list."""
+    asked: list[str] = []
+    refused: list[str] = []
+    context = chromium.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.5"})
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: refused.append(message.text) if "Security Policy" in message.text else None)
+    paths = (
+        "/",
+        "/w/shop",
+        "/w/shop/plain",
+        "/offline.html",
+        "/origin-down.html",
+        "/docs",
+        "/docs/th",
+        "/progress",
+        "/x",
+    )
+
+    for path in (*paths, "/connectors"):
+        answer = page.goto(site.url + path)
+        assert answer is not None
+        page.wait_for_load_state("networkidle") if path == "/" else page.wait_for_load_state()
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'"), path
+        assert not re.search(r"https?:(?!//www\.shop\.example)|\*|unsafe", policy), path
+
+    context.close()
+    assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {urlsplit(site.url).netloc}
+    assert refused == []
+
+
+@pytest.mark.req("PAG-206")
+def test_no_source_of_a_page_names_a_foreign_address() -> None:
+    asks = re.compile(
+        r"""(?:src=|url\(|@import|preconnect|prefetch|fetch\(|EventSource\(|WebSocket\(|stylesheet"[^>]*href=)"""
+        r"""\s*["'`]?\s*(?:https?:)?//"""
+    )
+    static = Path(__file__).resolve().parents[2] / "static"
+    sources = [path for path in static.rglob("*") if path.suffix in (".html", ".css", ".js", ".mjs", ".svg")]
+
+    assert len(sources) > 50
+    assert [path.name for path in sources if asks.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_it_needs_no_file_but_itself() -> None:

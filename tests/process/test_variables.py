@@ -136,7 +136,7 @@ NUMBERS = [
     pytest.param("SHUTDOWN_DRAIN_MS", 2000, 500, 600000, marks=pytest.mark.req("CFG-067")),
     pytest.param("JOIN_LIMIT_PER_MIN", 600, 0, 1000000, marks=pytest.mark.req("CFG-068")),
     pytest.param("CHECK_LIMIT_PER_MIN", 3000, 0, 1000000, marks=pytest.mark.req("CFG-069")),
-    pytest.param("WAITING_LIMIT_PER_MIN", 120, 0, 1000000),
+    pytest.param("WAITING_LIMIT_PER_MIN", 120, 0, 1000000, marks=pytest.mark.req("CFG-071")),
     pytest.param("VERIFY_LIMIT_PER_MIN", 60, 0, 1000000),
     pytest.param("RATE_LIMIT_MAX_KEYS", 200000, 1000, 10000000, marks=pytest.mark.req("CFG-074")),
     pytest.param("ADMIN_AUTH_FAIL_PER_MIN", 20, 0, 100000, marks=pytest.mark.req("CFG-055")),

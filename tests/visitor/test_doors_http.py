@@ -180,22 +180,22 @@ def test_a_304_of_the_waiting_page_counts_like_the_page(server: Server) -> None:
     assert [answer.headers["x-ratelimit-remaining"] for answer in (first, *rest)] == ["3", "2", "1", "0", "0"]
 
 
-LATER = ("/progress", "/docs", "/docs/operations", "/docs/integration", "/docs/th")
-"""Pages that share the budget of the console's, once they are served."""
+GUIDES = ("/progress", "/docs", "/docs/operations", "/docs/integration", "/docs/th")
+"""Pages that share the budget of the console's."""
 
 
-@pytest.mark.req("VIS-080")
+@pytest.mark.req("VIS-080", "CFG-071", "PAG-198")
 def test_pages_of_operators_have_a_budget_of_their_own(server: Server) -> None:
-    with Caller(server, "127.0.0.26") as browser:
-        served = [path for path in LATER if browser.ask(f"GET {path}").status != 404]
-        paths = ["/", "/public/admin.html", *served]
-        with Caller(server, "127.0.0.27") as other:
-            answers = [other.ask(f"GET {paths[number % len(paths)]}") for number in range(6)]
-            page = other.ask("GET /", "Sec-Fetch-Mode: navigate")
-            waiting = other.ask("GET /w/shop")
-            me = other.ask("GET /api/admin/me", f"Authorization: Bearer {server.admin_key}")
+    with Caller(server, "127.0.0.27") as other:
+        answers = [other.ask(f"GET {path}") for path in ("/", *GUIDES)]
+        page = other.ask("GET /docs/th/operations", "Sec-Fetch-Mode: navigate")
+        waiting = other.ask("GET /w/shop")
+        plain = other.ask("GET /w/shop/plain")
+        me = other.ask("GET /api/admin/me", f"Authorization: Bearer {server.admin_key}")
 
     assert [answer.status for answer in answers] == [200] * 4 + [429] * 2
+    assert [answers[number].headers["cache-control"] for number in (1, 2)] == ["no-store"] * 2, "made of this Host"
+    assert (plain.status, plain.headers["x-ratelimit-remaining"]) == (200, "2")
     assert answers[4].headers["content-type"].startswith("text/plain")
     assert (page.status, len(page.body) <= 1024) == (429, True)
     assert b'http-equiv="refresh"' in page.body
