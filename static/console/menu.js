@@ -20,12 +20,16 @@ function otherLanguage() {
 
 const leave = () => signOut().catch((refusal) => refused(t("signout.failed"), refusal));
 
+/** The guides in the language of the console, below /__qm on a customer's host (CON-031). */
+const docs = () => `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/docs${language.value === "th" ? "/th" : ""}`;
+
 function Entries() {
   const entry = (text, act, value) => html`
     <li role="none"><button type="button" role="menuitem" tabindex="-1" onClick=${act}><span>${text}</span><span class="menu-value">${value}</span></button></li>
   `;
   return html`
     ${may("audit") && entry(t("access"), () => openPanel(Access))}
+    ${!linkToken && html`<li role="none"><a role="menuitem" tabindex="-1" target="_blank" rel="noopener" href=${docs()}>${t("menu.docs")}</a></li>`}
     ${entry(t("menu.language"), otherLanguage, LANGUAGE_NAMES[language.value])}
     ${entry(t("menu.theme"), nextTheme, t(`theme.${theme.value}`))}
     ${!linkToken && html`<li role="none" class="menu-line"></li>`}

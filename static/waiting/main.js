@@ -226,10 +226,14 @@ const copy = () => {
 
 const option = lang => [...$('lang').options].find(each => each.value === lang);
 
+let chosen;
+
 const translate = async lang => {
+  chosen = lang;
   // English is in the page, and stands in where the other language does not come.
   const { words } = option(lang).dataset;
   const { status, body } = words ? await call(words, { cache: 'default' }) : {};
+  if (chosen !== lang) return; // another one was chosen meanwhile
   speak(...(status === 200 ? [lang, body] : ['en', EN]));
   ready = true;
   label();

@@ -369,6 +369,7 @@ def test_it_refuses_a_missing_id() -> None:
 
 
 @pytest.mark.req("ENG-015", "ENG-016", "ENG-017", "ADM-132")
+@pytest.mark.req("PAG-163")
 def test_it_refuses_reserved_ids_for_new_rooms_only() -> None:
     assert set(RESERVED_PREFIXES) == {"dk_", "meta_", "notify_", "email_"}
     assert set(RESERVED_IDS) == {

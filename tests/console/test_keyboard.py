@@ -45,10 +45,10 @@ def test_it_opens_and_walks_the_menu(signed_in: Callable[..., Page]) -> None:
         opener.focus()
         page.keyboard.press(key)
         walked = []
-        for step in ("ArrowDown", "End", "ArrowDown", "ArrowUp", "Home"):
+        for step in ("ArrowDown", "ArrowDown", "End", "ArrowDown", "ArrowUp", "Home"):
             page.keyboard.press(step)
             walked.append(page.evaluate(FOCUSED).split("\n")[0])
-        assert walked == ["Language", "Sign out", "Access", "Sign out", "Access"]
+        assert walked == ["Docs", "Language", "Sign out", "Access", "Sign out", "Access"]
         page.keyboard.press("Escape")
         expect(opener).to_be_focused()
         expect(page.get_by_role("menu")).to_have_count(0)
@@ -139,12 +139,15 @@ def test_it_hears_a_key_from_the_moment_it_says_that_the_room_is_gone(
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.req("CON-028", "CON-239")
+@pytest.mark.req("CON-028", "CON-239", "CON-031", "PAG-195")
 def test_it_changes_language_and_theme_in_place_and_remembers_them(signed_in: Callable[..., Page]) -> None:
     page = signed_in()
     page.evaluate("() => { window.stayed = true; }")
     page.get_by_role("button", name="Console").click()
+    docs = page.get_by_role("menuitem", name="Docs")
+    assert (docs.get_attribute("href"), docs.get_attribute("target")) == ("/docs", "_blank")
     page.get_by_role("menuitem", name="Language").click()
+    assert page.get_by_role("menuitem", name="คู่มือ").get_attribute("href") == "/docs/th"
     expect(page.get_by_role("menuitem", name="ธีม")).to_be_visible()
     expect(card(page, "Shop").get_by_text("กำลังรอ")).to_be_visible()
     page.get_by_role("menuitem", name="ธีม").click()

@@ -43,6 +43,7 @@ def times(page: Page, path: str) -> list[float]:
 
 @pytest.mark.req("VIS-095", "PAG-134", "PAG-135")
 @pytest.mark.req("FLT-132")
+@pytest.mark.req("PAG-120")
 def test_it_asks_every_five_seconds_while_no_stream_opens_and_tries_one_again_ever_later(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:
@@ -59,7 +60,30 @@ def test_it_asks_every_five_seconds_while_no_stream_opens_and_tries_one_again_ev
     begun = len(times(page, "/api/status"))
     page.clock.run_for(30_000)
     found = times(page, "/api/status")[begun + 1 :]
+    # Two minutes and a half later: nothing is counted down by the page itself.
+    expect(page.locator("#valueText")).to_have_text("About 17\u00a0min")
     assert max(found) == pytest.approx(4.5, abs=0.01), "up to 10 % sooner, never later; at once after a broken stream"
+
+
+@pytest.mark.req("PAG-139")
+@pytest.mark.parametrize(
+    "act",
+    [
+        "document.dispatchEvent(new Event('visibilitychange'))",
+        "dispatchEvent(new Event('online'))",
+        "dispatchEvent(new Event('pagehide')); dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))",
+    ],
+)
+def test_it_asks_at_once_when_somebody_comes_back_to_it(open_page: Callable[..., Page], stub: Stub, act: str) -> None:
+    page = open_page(before=played)
+    expect(page.locator("#hero")).to_have_text("1,204")
+    page.clock.run_for(6_000)
+    before = len([path for _, path, _ in page.evaluate("asked") if path == "/api/status"])
+
+    page.evaluate(act)
+    page.clock.run_for(10)
+
+    assert len([path for _, path, _ in page.evaluate("asked") if path == "/api/status"]) > before
 
 
 @pytest.mark.req("VIS-099", "PAG-138")

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from app.core.i18n import FALLBACK, LANGUAGES, base_keys, choose_language, load_locale
-from app.services.assets import STATIC_DIR, WAITING_MODULES, Assets, join_modules, squeeze
+from app.core.ids import EpochMs, Generation, RoomId
+from app.domain.room import Room, RoomConfig
+from app.services.assets import FONTS, STATIC_DIR, WAITING_MODULES, Assets, join_modules, squeeze
 from app.services.small_pages import SmallPage, SmallPages
 from app.services.waiting_page import WaitingPage
 from tests.pages.conftest import Stub
@@ -43,6 +45,7 @@ def sources() -> list[Path]:
     return [path for part in ("waiting", "shared") for path in (STATIC_DIR / part).iterdir()]
 
 
+@pytest.mark.req("PAG-098")
 def test_it_weighs_at_most_16_kb_gzipped_on_the_first_view() -> None:
     files = Assets()
     page = WaitingPage(assets=files, offers_mail=True).render(room("shop"))
@@ -51,6 +54,8 @@ def test_it_weighs_at_most_16_kb_gzipped_on_the_first_view() -> None:
     weight = len(page.gzipped) + sum(len(part.gzipped or part.body) for part in parts if part)
 
     assert weight <= 16 * 1024
+    assert len(page.body) <= 60 * 1024
+    assert len(page.body) + sum(len(part.body) for part in parts if part) <= 141 * 1024
 
 
 @pytest.mark.req("PAG-144")
@@ -78,6 +83,18 @@ def test_it_uses_every_text() -> None:
     unused = base_keys(load_locale("waiting", "en")) - words - made
 
     assert unused == set()
+
+
+PAUSED = {"en": "paused", "th": "พัก", "ja": "一時停止", "zh-Hans": "暂停", "ko": "일시 중지"}
+
+
+@pytest.mark.req("PAG-112")
+def test_it_calls_a_pause_nothing_but_the_organiser_s() -> None:
+    for lang, word in PAUSED.items():
+        texts = load_locale("waiting", lang)
+        assert {key for key, text in texts.items() if word in text.lower()} == {"paused", "docPaused"}, lang
+        for namespace in ("plain", "pages", "outage"):
+            assert not [text for text in load_locale(namespace, lang).values() if word in text.lower()], lang
 
 
 def test_it_names_no_other_origin() -> None:
@@ -131,6 +148,7 @@ def test_it_chooses_the_language_of_the_browser() -> None:
 
 
 @pytest.mark.req("PAG-165", "VIS-105", "FLT-135")
+@pytest.mark.req("PAG-164")
 def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
     page = fetch(f"{stub.url}/w/shop")[2].decode()
     types = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
@@ -143,6 +161,7 @@ def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
         assert (status, headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
         assert headers["content-type"] == types[kind]
         assert f"waiting-{digest}." in path
+        assert body.decode() not in page
         _, packed_headers, packed = fetch(stub.url + path, accept_encoding="gzip")
         assert packed_headers["content-encoding"] == "gzip"
         assert packed_headers["vary"] == "Accept-Encoding"
@@ -150,6 +169,7 @@ def test_it_serves_hashed_files_for_ever(stub: Stub) -> None:
 
 
 @pytest.mark.req("VIS-108", "PAG-187", "PAG-188", "PAG-190", "PAG-191", "PAG-192")
+@pytest.mark.req("PAG-185")
 def test_it_serves_the_fonts_as_they_are(stub: Stub) -> None:
     for name in ("geist-latin", "geist-latin-ext", "geist-mono-latin", "geist-mono-latin-ext"):
         status, headers, body = fetch(f"{stub.url}/fonts/{name}.woff2", accept_encoding="gzip")
@@ -160,12 +180,14 @@ def test_it_serves_the_fonts_as_they_are(stub: Stub) -> None:
         assert headers["cache-control"] == "public, max-age=604800"
         assert "content-encoding" not in headers
 
+    assert sum((STATIC_DIR / "fonts" / name).stat().st_size for name in FONTS) == pytest.approx(82_000, rel=0.1)
     assert b"SIL Open Font License, Version 1.1" in fetch(f"{stub.url}/fonts/LICENSE.txt")[2]
     for other in ("geist.woff2", "..%2ffonts.css", "%2e%2e/shared/fonts.css"):
         assert fetch(f"{stub.url}/fonts/{other}")[0] == 404
 
 
 @pytest.mark.req("VIS-089", "VIS-090", "PAG-096", "PAG-097")
+@pytest.mark.req("PAG-094", "PAG-095")
 def test_it_sends_one_page_to_everybody_and_304_to_who_has_it(stub: Stub) -> None:
     status, headers, body = fetch(
         f"{stub.url}/w/shop?qm_return=https%3A%2F%2Fshop.example%2F1", cookie="qm_shop=secret"
@@ -186,6 +208,7 @@ def test_it_sends_one_page_to_everybody_and_304_to_who_has_it(stub: Stub) -> Non
 
 
 @pytest.mark.req("VIS-090")
+@pytest.mark.req("PAG-095")
 def test_it_changes_the_tag_with_the_name_of_the_room() -> None:
     page = WaitingPage(assets=Assets())
     shop = room("shop")
@@ -202,11 +225,26 @@ def test_it_shows_a_name_that_looks_like_markup_as_text(stub: Stub) -> None:
     assert "<script>alert" not in body
 
 
+@pytest.mark.req("PAG-105")
 def test_it_allows_nothing_from_elsewhere_but_frames_of_the_room_s_own_sites(stub: Stub) -> None:
-    policy = fetch(f"{stub.url}/w/shop")[1]["content-security-policy"]
+    headers = fetch(f"{stub.url}/w/shop")[1]
+    policy = headers["content-security-policy"]
 
-    assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
-    assert "unsafe" not in policy
+    assert re.sub("sha256-[^']+", "sha256-x", policy).startswith(
+        "default-src 'none'; script-src 'self' 'sha256-x'; style-src 'self'; font-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors "
+    )
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "same-origin")
+    assert (headers["x-robots-tag"], headers["x-frame-options"]) == ("noindex", None)
+    guest = RoomConfig(
+        RoomId("g"),
+        "G",
+        "https://a.example/x",
+        return_origins=("https://b.example",),
+        tag_origins=("https://*.c.example",),
+    )
+    made = WaitingPage(assets=Assets()).render(Room(guest, Generation(1), bytes(16), 1, EpochMs(0), EpochMs(0)))
+    assert made.csp.endswith("frame-ancestors 'self' https://a.example https://b.example https://*.c.example")
     assert policy.endswith("frame-ancestors 'self' http://127.0.0.1")
 
 
@@ -218,11 +256,13 @@ def test_it_answers_head_with_the_length_and_no_body(stub: Stub) -> None:
         assert headers["content-length"] == full["content-length"] == str(len(body))
 
 
+@pytest.mark.req("PAG-183")
 def test_it_keeps_robots_out_and_has_no_favicon(stub: Stub) -> None:
     assert fetch(f"{stub.url}/robots.txt")[2] == b"User-agent: *\nDisallow: /\n"
     assert fetch(f"{stub.url}/favicon.ico")[0] == 204
 
 
+@pytest.mark.req("PAG-099")
 def test_it_sends_a_small_page_for_a_room_that_does_not_exist(stub: Stub) -> None:
     for name in ("nope", "bad%20id", "x" * 65):
         status, headers, body = fetch(f"{stub.url}/w/{name}", accept="text/html", accept_language="th")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from app.core.i18n import LANGUAGES, load_locale
+from app.services.assets import STATIC_DIR
+from app.services.plain_words import estimate
 from tests.pages.conftest import NOW, Stub, until, visitor
 
 pytestmark = pytest.mark.browser
@@ -78,6 +81,7 @@ def test_it_never_puts_the_token_into_an_address_while_cookies_work(open_page: C
 
 
 @pytest.mark.req("PAG-109")
+@pytest.mark.req("PAG-107", "PAG-112", "PAG-117")
 def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -92,6 +96,8 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
     stub.say(status={"body": visitor("paused", position=4, ahead=3)})
     expect(page.locator("#label")).to_have_text("You are still number")
     expect(page.locator("#valueText")).to_have_text("The line is paused")
+    expect(page.locator("#note")).to_have_text(re.compile("Your place is kept. There is no estimate"))
+    hero(page).to_have_text("4")
     expect(page).to_have_title("Paused · Shop")
 
     stub.say(status={"body": visitor("waiting", position=1, ahead=0, estWaitSec=None)})
@@ -101,7 +107,10 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
     stub.say(status={"body": visitor("at_capacity")})
     expect(page.locator("#label")).to_have_text("The site is full just now")
     expect(page.locator("#valueText")).to_have_text("2 people go in before you")
+    expect(page.locator("#sub")).to_have_text(re.compile("You keep your turn.*the oldest ticket goes first"))
+    expect(page.locator("#note")).to_have_text(re.compile("Your turn is kept as long as this page stays open"))
     expect(page.locator("#bar")).to_be_hidden()
+    expect(page.locator("#hero")).to_be_hidden()
 
     stub.say(status={"body": visitor("passed", location=f"{stub.url}/landed")})
     expect(page).to_have_title("landed")
@@ -154,10 +163,21 @@ def test_it_stops_sending_a_visitor_round_in_a_loop(open_page: Callable[..., Pag
     hero(page).to_have_text("1,204")
 
 
-def test_it_lets_everybody_in_at_once_when_the_room_is_bypassed(open_page: Callable[..., Page], stub: Stub) -> None:
-    stub.say(join={"body": visitor("bypass", location=f"{stub.url}/landed", created=False, token="tok.en")})
+@pytest.mark.parametrize("was_in_line", [False, True])
+@pytest.mark.req("PAG-130")
+def test_it_lets_everybody_in_at_once_when_the_room_is_bypassed(
+    open_page: Callable[..., Page], stub: Stub, was_in_line: bool
+) -> None:
+    free = visitor("bypass", location=f"{stub.url}/landed")
+    if was_in_line:
+        stub.show(visitor("waiting"))
+    else:
+        stub.say(join={"body": {**free, "created": False, "token": "tok.en"}})
 
     page = open_page()
+    if was_in_line:
+        hero(page).to_have_text("1,204")
+        stub.say(status={"body": free})
 
     expect(page).to_have_title("landed")
 
@@ -182,6 +202,7 @@ def test_it_never_goes_to_an_address_that_is_no_web_address(open_page: Callable[
         ("bad_token", "We could not confirm"),
     ],
 )
+@pytest.mark.req("PAG-126")
 def test_it_rejoins_by_itself_and_says_why(
     open_page: Callable[..., Page], stub: Stub, reason: str, sentence: str
 ) -> None:
@@ -205,6 +226,7 @@ def test_it_rejoins_by_itself_and_says_why(
 
 
 @pytest.mark.req("VIS-098")
+@pytest.mark.req("PAG-126")
 def test_it_offers_a_button_when_the_line_was_cleared(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -278,6 +300,7 @@ def test_it_asks_for_a_permission_only_after_a_press_and_then_tells_once(
 # ---- contact --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("PAG-125")
 def test_it_keeps_number_token_and_calm_when_contact_is_lost(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -301,6 +324,7 @@ def test_it_keeps_number_token_and_calm_when_contact_is_lost(open_page: Callable
     expect(page.locator("#valueText")).to_have_text("About 17\u00a0min")
 
 
+@pytest.mark.req("PAG-125")
 def test_it_promises_no_place_to_somebody_who_never_had_one(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.say(join=TROUBLE)
 
@@ -335,6 +359,7 @@ def test_it_polls_when_a_proxy_holds_the_frames_back(open_page: Callable[..., Pa
     hero(page).to_have_text("900", timeout=12_000)
 
 
+@pytest.mark.req("PAG-133")
 def test_it_stops_polling_once_a_stream_speaks(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -477,6 +502,27 @@ def test_it_speaks_thai_to_a_thai_browser_and_changes_in_place(open_page: Callab
     expect(page.locator("#label")).to_have_text("You are number")
 
 
+def test_it_keeps_the_language_that_was_chosen_last_when_an_earlier_one_comes_late(
+    open_page: Callable[..., Page], stub: Stub
+) -> None:
+    stub.show(visitor("waiting"))
+    held: list[Any] = []
+    page = open_page(
+        locale="th-TH", before=lambda page: page.route("**/waiting-*.th.json", lambda route: held.append(route))
+    )
+    until(lambda: page.evaluate("1") and held)  # asking lets the route be told
+
+    page.get_by_role("combobox").select_option("en")
+    expect(page.locator("#label")).to_have_text("You are number")
+    with page.expect_response("**/waiting-*.th.json"):
+        held[0].continue_()
+    page.get_by_role("combobox").select_option("ja")
+    expect(page.locator("html")).to_have_attribute("lang", "ja")
+
+    assert page.evaluate("localStorage.qm_lang") == "ja"
+    expect(page.locator("#label")).to_have_text(load_locale("waiting", "ja")["number"])
+
+
 @pytest.mark.req("PAG-142", "PAG-143", "PAG-144")
 def test_it_has_five_languages_and_takes_the_kept_one_before_the_browsers(
     open_page: Callable[..., Page], stub: Stub
@@ -533,16 +579,25 @@ def test_it_announces_states_at_once_and_no_countdown(open_page: Callable[..., P
     expect(say).to_contain_text("The line is paused. Your place is kept.")
 
 
+@pytest.mark.req("PAG-145", "PAG-186", "PAG-189", "PAG-193")
 def test_it_asks_nobody_but_its_own_origin(open_page: Callable[..., Page], stub: Stub) -> None:
     asked: list[str] = []
     stub.show(visitor("waiting"))
 
-    page = open_page(locale="th-TH", before=lambda page: page.on("request", lambda request: asked.append(request.url)))
-    hero(page).to_contain_text("1,204")
-    page.evaluate("document.fonts.ready.then(() => 0)")
+    for locale in ("en-GB", "th-TH"):
+        page = open_page(
+            locale=locale, before=lambda page: page.on("request", lambda request: asked.append(request.url))
+        )
+        hero(page).to_contain_text("1,204")
+        page.evaluate("document.fonts.ready.then(() => 0)")
+        # Two of the four, whatever the language: Thai is in the system's fonts.
+        fonts = {url.rpartition("/")[2] for url in asked if "/fonts/" in url}
+        assert fonts == {"geist-latin.woff2", "geist-mono-latin.woff2"}
 
     assert [url for url in asked if not url.startswith(stub.url + "/")] == []
-    assert any("/fonts/geist-latin.woff2" in url for url in asked)
+    style = (STATIC_DIR / "shared/fonts.css").read_text()
+    assert style.count("font-display:swap") == style.count("src:url(") == 3
+    assert max(int(end, 16) for end in re.findall(r"[U+0-9A-F]+-([0-9A-F]+)", style)) < 0x2200
 
 
 @pytest.mark.req("PAG-162")
@@ -602,6 +657,7 @@ def test_it_shows_the_room_s_name_as_text(open_page: Callable[..., Page], stub: 
     assert page.locator("header script").count() == 0
 
 
+@pytest.mark.req("PAG-131")
 def test_it_tells_where_it_stores_what(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
@@ -610,3 +666,70 @@ def test_it_tells_where_it_stores_what(open_page: Callable[..., Page], stub: Stu
 
     for key in ("qm_shop", "qms_shop", "qm_dk_shop", "qm_meta_shop", "qm_notify_shop", "qm_lang", "qm_theme"):
         expect(page.locator("#stores")).to_contain_text(key)
+    for said in ("shortened fingerprints", "the address of each join", "nobody else can take your place"):
+        expect(page.locator("#stores")).to_contain_text(said)
+    expect(page.locator("#stores")).to_contain_text("No tracking, no other sites, nothing is passed on.")
+
+
+ESTIMATES = (
+    (0, "Less than a minute"), (59, "Less than a minute"), (61, "About 2 min"), (3540, "About 59 min"),
+    (4790, "About 1 h 20 min"), (7200, "About 2 hours"), (35_900, "About 10 hours"), (45_000, "About 13 hours"),
+)  # fmt: skip
+
+
+@pytest.mark.req("PAG-121", "PAG-122", "PAG-123", "PAG-120")
+def test_it_says_the_server_s_estimate_in_words_as_the_page_without_script_does(
+    open_page: Callable[..., Page], stub: Stub
+) -> None:
+    texts = load_locale("waiting", "en")
+    stub.show(visitor("waiting"))
+    page = open_page()
+    shown = expect(page.locator("#valueText"))
+
+    for sec, words in ESTIMATES:
+        stub.say(status={"body": visitor("waiting", estWaitSec=sec)})
+        shown.to_have_text(re.compile(f"^{words}$".replace(" ", r"\s")))
+        assert estimate(texts, sec, is_floor=False).replace("\u00a0", " ") == words
+    stub.say(status={"body": visitor("waiting", estWaitSec=600, estWaitIsFloor=True)})
+    shown.to_have_text(re.compile(r"^At least 10\smin$"))
+    assert estimate(texts, 600, is_floor=True).replace("\u00a0", " ") == "At least 10 min"
+    stub.say(status={"body": visitor("waiting", estWaitSec=None)})
+    shown.to_have_text("No estimate")
+    assert estimate(texts, None, is_floor=False) == "No estimate"
+
+
+@pytest.mark.req("PAG-124")
+def test_it_shows_ref_and_ticket_to_be_read_out_and_copies_the_ref(
+    chromium: Browser, open_page: Callable[..., Page], stub: Stub
+) -> None:
+    stub.show(visitor("waiting"))
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    expect(page.locator("#ref")).to_have_text("K7Q2MX")
+    expect(page.locator("#ticket")).to_have_text("48,213")
+    for name in ("ref", "ticket"):
+        assert page.evaluate(f"getComputedStyle(document.getElementById('{name}')).userSelect") in ("auto", "text")
+
+    page.get_by_role("button", name="Copy reference").click()
+
+    expect(page.locator("#refKey")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "K7Q2MX"
+    stub.say(status={"body": visitor("scheduled", now=NOW + 1000)})
+    expect(page.locator("#ref")).to_have_text("5TN0QW")
+    expect(page.locator("#number")).to_be_hidden()
+
+
+@pytest.mark.req("PAG-149")
+def test_it_says_in_words_what_the_line_shows_and_stands_still_where_that_is_asked_for(
+    open_page: Callable[..., Page], stub: Stub
+) -> None:
+    stub.show(visitor("waiting"))
+    page = open_page(reduced_motion="reduce")
+    hero(page).to_have_text("1,204")
+    bar = page.get_by_role("progressbar", name="Your way to the front")
+
+    assert bar.get_attribute("aria-valuetext") == "Number 1,204, started at 1,204"
+    assert bar.get_attribute("aria-valuenow") == "0"
+    expect(page.locator("#statusText")).to_contain_text("Updated")  # beside the dot's colour
+    moving = "[...document.querySelectorAll('*')].filter(e => parseFloat(getComputedStyle(e).transitionDuration))"
+    assert page.evaluate(f"{moving}.length") == 0
+    assert page.evaluate("document.getAnimations().length") == 0

@@ -156,6 +156,7 @@ def test_it_says_that_it_needs_a_cookie_and_takes_no_further_place(site: PlainSi
 
 
 @pytest.mark.req("PAG-156", "PAG-102")
+@pytest.mark.req("PAG-184")
 def test_it_obeys_the_caps_and_budgets_of_a_join(site: PlainSite) -> None:
     site.room("capped", queueMaxPerIp=1)
     one, other = site.visitor("127.0.1.1"), site.visitor("127.0.1.1")
@@ -186,6 +187,8 @@ def test_it_obeys_the_caps_and_budgets_of_a_join(site: PlainSite) -> None:
         "Too many requests"
     )
     assert many.get("/api/status?room=shop").status_code == 200
+    call = site.visitor().get("/w/nope/plain", headers={"sec-fetch-mode": "cors", "sec-fetch-dest": "empty"})
+    assert (call.status_code, call.json()) == (404, {"error": "No such room", "code": "no_room"})
 
 
 @pytest.mark.req("PAG-142")
@@ -250,6 +253,7 @@ def test_it_sends_nobody_to_where_the_room_does_not_allow(site: PlainSite) -> No
 
 
 @pytest.mark.req("PAG-153", "PAG-155", "PAG-100", "PAG-198")
+@pytest.mark.req("PAG-094", "PAG-164", "PAG-182", "PAG-183", "PAG-185")
 def test_it_leads_to_the_url_asked_for_on_an_inline_host(site: PlainSite) -> None:
     with landing() as origin:
         site.room("inline", targetUrl=f"http://{INLINE}/", proxyOrigin=origin)
@@ -259,6 +263,10 @@ def test_it_leads_to_the_url_asked_for_on_an_inline_host(site: PlainSite) -> Non
         assert page.status_code == 503
         noscript = '<noscript><meta http-equiv="refresh" content="0;url=/__qm/w/inline/plain"></noscript>'
         assert noscript in page.text
+        assert '"/__qm/assets/waiting-' in page.text
+        for file in re.findall(r'"(/__qm/assets/waiting-[^"]+)"', page.text):
+            assert visitor.get(file).status_code == 200
+        assert visitor.get("/__qm/fonts/geist-latin.woff2").headers["content-type"] == "font/woff2"
 
         first = visitor.get("/__qm/w/inline/plain")
         if first.status_code == 200:
@@ -271,7 +279,8 @@ def test_it_leads_to_the_url_asked_for_on_an_inline_host(site: PlainSite) -> Non
         for evil in ("//evil.example", "/\\evil.example", "https://evil.example/", "/a\r\nSet-Cookie: x=1", "/__qm/"):
             answer = visitor.get(f"/__qm/w/inline/plain?qm_return={quote(evil, safe='')}")
             assert answer.headers["location"] == f"http://{INLINE}/"
-        assert visitor.get("/cart?x=1").text == "<h1>landed</h1>"
+        for path in ("/cart?x=1", "/robots.txt", "/favicon.ico"):
+            assert visitor.get(path).text == "<h1>landed</h1>", "the site's own"
         for path in ("/w/inline", "/w/inline/plain"):
             outside = site.visitor().get(path)
             assert (outside.status_code, outside.headers["location"]) == (302, f"http://{INLINE}/")

@@ -171,6 +171,7 @@ def test_a_limited_visitor_is_told_so_and_keeps_his_place(server: Server) -> Non
 
 
 @pytest.mark.req("VIS-081")
+@pytest.mark.req("PAG-103")
 def test_a_304_of_the_waiting_page_counts_like_the_page(server: Server) -> None:
     with Caller(server, "127.0.0.16") as browser:
         first = browser.ask("GET /w/shop", "Accept-Encoding: identity")
