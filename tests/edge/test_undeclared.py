@@ -190,6 +190,7 @@ def page(peers: UndeclaredPeers, sender: Client, count: int = 1) -> int:
 
 
 @pytest.mark.req("VIS-221", "VIS-082", "VIS-083", "VIS-085", "CFG-123")
+@pytest.mark.req("PAG-104")
 def test_it_suspends_the_page_budget_of_that_peer_alone(limiters: list[RateLimiter], clock: Clock) -> None:
     first, second = (UndeclaredPeers(each, settings(waiting_limit_per_min="120")) for each in limiters)
     behind = client(x_forwarded_for="203.0.113.9")

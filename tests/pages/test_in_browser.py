@@ -325,6 +325,7 @@ def test_it_keeps_number_token_and_calm_when_contact_is_lost(open_page: Callable
 
 
 @pytest.mark.req("PAG-125")
+@pytest.mark.req("PAG-101")
 def test_it_promises_no_place_to_somebody_who_never_had_one(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.say(join=TROUBLE)
 

@@ -53,6 +53,7 @@ async def test_it_refuses_places_and_admissions_alone_while_the_journal_is_away(
 
 @pytest.mark.req("VIS-093", "VIS-209", "VIS-211", "VIS-208")
 @pytest.mark.req("PAG-099")
+@pytest.mark.req("PAG-101")
 def test_it_serves_pages_and_files_from_memory_and_refuses_the_rest_at_once_while_the_stores_hang() -> None:
     with Server(env={"VALKEY_TIMEOUT_MS": "1000"}, workers=1) as server:
         create(server, "shop", rate=0)

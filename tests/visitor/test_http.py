@@ -165,6 +165,7 @@ def test_it_serves_the_tag(visitor: httpx.Client) -> None:
 
 @pytest.mark.req("VIS-106")
 @pytest.mark.req("FLT-138")
+@pytest.mark.req("PAG-166")
 def test_it_answers_404_that_nobody_keeps_to_an_unknown_hash(visitor: httpx.Client) -> None:
     for name in ("waiting-AAAAAAAAAAAAAAAAAAAAAA.css", "waiting-.js", "..%2fwaiting.html"):
         answer = visitor.get(f"/assets/{name}")
