@@ -184,3 +184,36 @@ def test_both_guides_tell_what_strangers_will_try() -> None:
         assert "any real addresses" in told
     shapes = section_on_strangers("docs/operations.md")
     assert len(re.findall(r"\| (tag in the page|Worker or own server|inline) \|", shapes)) == 3
+
+
+@pytest.mark.req("PAG-001", "PAG-006")
+def test_it_compares_the_three_ways_as_the_contract_does() -> None:
+    """So that nobody chooses by which is the easiest to install."""
+    spec = (ROOT / "docs/spec/09-connectors-and-pages.md").read_text()
+    rows = re.findall(r"^\| (.+) \|$", spec.partition("- **PAG-006**")[2].partition("- **PAG-007**")[0], re.M)
+    guide = (ROOT / "docs/integration.md").read_text()
+    table = guide.partition("\n| |")[2].partition("\n\n")[0]
+
+    assert "they break differently. Choose by that, not by which is the easiest to install" in " ".join(guide.split())
+    told = {cells[0]: cells[1:] for row in table.splitlines() if len(cells := row.strip("| ").split(" | ")) == 4}
+    assert len(rows) == 10
+    for row in rows[1:]:
+        if row.startswith("---"):
+            continue
+        name, *cells = row.replace("the customer's side", "your side").replace("customer's", "your").split(" | ")
+        assert told[name] == [
+            cell.replace("origin opens", "site opens").replace("QM itself", "Queue Manager itself") for cell in cells
+        ], name
+
+
+@pytest.mark.req("PAG-167")
+def test_it_gives_three_ways_to_deploy_without_a_shared_store() -> None:
+    in_order(
+        "No sticky sessions are needed for that",
+        "one of three ways",
+        "deploy all instances at once",
+        "keep a visitor on one instance while a page loads",
+        "(DigitalOcean App Platform has none)",
+        "keep the files of the build before reachable, from a CDN or an object store in front of `/assets/`",
+        "The cache of a CDN alone is not enough",
+    )

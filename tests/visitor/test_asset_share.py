@@ -40,7 +40,7 @@ def other_build(tmp_path: Path) -> Assets:
 
 
 @pytest.mark.req("VIS-107", "VIS-223", "FLT-137", "FLT-136", "CFG-208")
-@pytest.mark.req("PAG-166")
+@pytest.mark.req("PAG-166", "PAG-167")
 async def test_both_builds_serve_every_file_that_either_hands_out(files: PageFiles, other_build: Assets) -> None:
     now = Assets()
     shares = [AssetShare(build, files, workers=1) for build in (now, other_build)]
