@@ -9,11 +9,14 @@ import structlog
 from sanic.response import HTTPResponse
 
 from app.core.clock import mono
-from app.core.errors import QmError
+from app.core.errors import QmError, Unavailable
 from app.services.heavy_works import Work
 from blueprints.admin.routing import JSON_TYPE, NO_STORE, Call
 
 CSV_TYPE: Final = "text/csv; charset=utf-8"
+
+GONE_SEC: Final = 5.0
+"""A client that closed its side and waits for longer than this for its turn is taken for gone, and frees its place."""
 
 log = structlog.get_logger(__name__)
 
@@ -56,8 +59,12 @@ async def from_heavy(
     """
     request = call.request
     connection: Any = request.stream.protocol  # type: ignore[union-attr]
+    response = None
+    began = mono()
 
     def note_sign() -> None:
+        if response is None and connection.is_half_closed and mono() - began > GONE_SEC:
+            raise Unavailable
         # The edge ends a handler that has sent nothing for RESPONSE_TIMEOUT; it looks at this time.
         connection._time = mono()
 

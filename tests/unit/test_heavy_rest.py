@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from app.core import metrics
 from app.infrastructure.metric_book import MetricBook
 from app.services.checkpoints import Checkpoints
 from app.services.heavy_pauses import Rest
@@ -15,6 +17,7 @@ from app.services.heavy_state import OWN, at_work, heavy_block, running_kinds
 from app.services.old_addresses import OldAddresses
 from app.services.old_hours import OldHours
 from app.services.old_marks import OldMarks
+from workers.pauses import pauses_of
 
 
 class Store:
@@ -79,3 +82,21 @@ def test_it_shows_what_runs_for_as_long_as_it_runs() -> None:
         assert heavy_block(book) == {"running": ["draw", "rebuild"], "waiting": 0, "paused": False}
     assert running_kinds(book) == []
     assert OWN == ("checkpoint", "draw", "rebuild")
+
+
+async def test_a_process_rests_by_what_its_instance_found_out_and_never_longer_than_it_lives() -> None:
+    book, stop = MetricBook.alone(), asyncio.Event()
+    background: Any = SimpleNamespace(book=book, stop=stop, pause=lambda _: asyncio.sleep(0))
+    pauses = pauses_of(background)
+    await pauses.let_pass()
+
+    for end in (lambda: book.put(metrics.CONTENTION_SINCE, 0), stop.set):
+        book.put(metrics.CONTENTION_SINCE, 1_700_000_000_000)
+        resting = asyncio.ensure_future(pauses.let_pass())
+        await asyncio.sleep(0.01)
+        assert not resting.done()
+        assert heavy_block(book)["paused"] is True
+        end()
+        async with asyncio.timeout(10):
+            await resting
+        assert heavy_block(book)["paused"] is False
