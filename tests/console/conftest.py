@@ -89,12 +89,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, stub: Stub) -> Iterator[Callable[..., Page]]:
-    """Opens consoles; afterwards none of them may have broken its policy, thrown, or asked another origin."""
+    """Opens consoles; afterwards none of them may have broken its policy, thrown, asked another origin, or told a key
+    to the browser's console."""
     faults: list[str] = []
     contexts = []
 
     def note(message: Any) -> None:
-        if message.type == "error" and "Failed to load resource" not in message.text:
+        tells = KEY in message.text or "qmsu_" in message.text or "token.of" in message.text
+        if tells or (message.type == "error" and "Failed to load resource" not in message.text):
             faults.append(message.text)
 
     def asked(request: Any) -> None:

@@ -35,6 +35,7 @@ def test_it_asks_before_bypass_with_todays_number(signed_in: Callable[..., Page]
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Bypass").click()
     dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text("Turn the queue of Shop off?")
     expect(dialog).to_contain_text("Queue off: everyone walks in unqueued. 38 are waiting.")
     expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     stub.room("shop", waiting=41)
@@ -69,6 +70,7 @@ def test_it_asks_before_a_whole_line_is_let_in_or_dropped(
     button = card(page, "Shop").get_by_role("button", name=act.capitalize())
     button.click()
     dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_contain_text("the line of Shop")
     expect(dialog.locator(".box-body")).to_have_text(question)
     expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Escape")
@@ -203,6 +205,7 @@ def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -
 def test_it_deletes_only_after_the_id_was_typed(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     card(page, "Shop").get_by_role("button", name="Edit").click()
+    expect(page.locator(".form-body section").last.get_by_role("button")).to_have_text("Delete room")
     page.get_by_role("button", name="Delete room").click()
     dialog = page.get_by_role("dialog", name="Delete Shop?")
     expect(dialog).to_contain_text("38 in line are dropped. Settings are gone. This cannot be undone.")

@@ -87,15 +87,18 @@ def test_it_marks_figures_as_old_when_frames_stop_and_lets_the_strip_wait_for_th
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
     page = signed_in()
+    page.clock.install()
     card(page, "Shop").get_by_role("textbox").focus()
     stub.set(silent=True)
+    page.clock.run_for(7000)
     expect(page.get_by_text("Not live", exact=True)).to_be_visible(timeout=15_000)
     assert "const OLD_MS = 6000;" in (ROOT / "static/console/stream.js").read_text("utf-8")
     expect(page.locator("html[data-old]")).to_have_count(1)
-    page.wait_for_timeout(1200)
+    page.clock.run_for(1500)
     expect(page.locator(".strip-warn")).to_have_count(0)
 
     page.locator("#rooms").focus()
+    page.clock.run_for(1500)
     expect(page.locator(".strip-warn")).to_contain_text("Figures are old.")
     expect(card(page, "Shop").get_by_role("button", name="Pause")).to_be_enabled()
 

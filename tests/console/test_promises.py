@@ -58,7 +58,7 @@ def test_the_header_sums_the_rooms_and_leads_to_what_is_wrong(signed_in: Callabl
     expect(page.get_by_role("status").filter(has_text="Shop: paused")).to_have_count(1)
 
 
-@pytest.mark.req("CON-041", "CON-051", "CON-052")
+@pytest.mark.req("CON-040", "CON-041", "CON-051", "CON-052")
 def test_a_restart_is_told_once_and_reloads_nothing(signed_in: Callable[..., Page], stub: Stub) -> None:
     server = {"instance": "i:1", "instances": 2, "version": "1.0.0", "startedAt": 1_790_000_000_000}
     stub.set(server={**server, "insecureConfig": 0})
@@ -70,7 +70,7 @@ def test_a_restart_is_told_once_and_reloads_nothing(signed_in: Callable[..., Pag
     stub.set(server={**server, "instances": 3, "startedAt": 1_780_000_000_000, "version": "0.9.9", "insecureConfig": 1})
     expect(page.locator(".live-fleet")).to_have_text("3 instances")
     expect(page.get_by_text("insecure config")).to_be_visible()
-    expect(page.locator(".toast")).to_have_count(0)  # another, older instance of the fleet
+    assert page.locator(".toast").count() == 0, "another, older instance of the fleet"
     stub.set(server={**server, "startedAt": 1_790_000_060_000, "insecureConfig": 0})
     toast = page.locator(".toast").filter(has_text="The server restarted at 2:14:20 PM.")
     expect(toast).to_be_visible()
@@ -131,7 +131,7 @@ def test_frames_breaks_and_restarts_leave_alone_what_a_hand_is_at(signed_in: Cal
         page.keyboard.press("Escape")
     page.evaluate("""() => { Object.defineProperty(document, "visibilityState", { value: "hidden" });
                              Object.defineProperty(document, "hidden", { value: true });
-                             document.dispatchEvent(new Event("visibilitychange")); }""")
+                             document.dispatchEvent(new Event("visibilitychange", { bubbles: true })); }""")
     frame()  # a hidden tab hears them all the same
 
 
@@ -141,16 +141,20 @@ def test_a_change_by_somebody_else_is_marked_with_his_name_for_ten_seconds(
 ) -> None:
     page = signed_in()
     page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
     mark = card(page, "Shop").get_by_text("60 → 90 · Night ops")
     stub.room("shop", rate=90, lastChange={"at": 1, "by": "Night ops", "kind": "rate", "text": "60 → 90"})
     expect(mark).to_be_visible()
-    page.clock.run_for(8000)
-    expect(mark).to_be_visible()
-    page.clock.run_for(2500)
+    page.clock.run_for(9900)
+    assert mark.is_visible()
+    page.clock.run_for(200)
     expect(mark).to_have_count(0)
     card(page, "Shop").get_by_role("button", name="Pause").click()  # one's own is not
     expect(card(page, "Shop").locator(".badge")).to_have_text("PAUSED")
-    expect(card(page, "Shop").get_by_text("active → paused")).to_have_count(0)
+    assert card(page, "Shop").get_by_text("active → paused").count() == 0
+
+
+LEAST = (1000, 2000, 4000, 8000, 16_000, 20_000, 20_000)
 
 
 @pytest.mark.req("CON-049")
@@ -171,14 +175,16 @@ def test_it_tries_a_broken_stream_again_after_one_second_growing_to_twenty(
 
     wait_for(is_slow, 30)
     delays = page.evaluate("window.delays")[:7]
-    for delay, least in zip(delays, (1000, 2000, 4000, 8000, 16_000, 20_000, 20_000), strict=True):
+    for delay, least in zip(delays, LEAST, strict=True):
         assert least <= delay <= 1.5 * least
-    assert len({round(delay % 1000, 3) for delay in delays}) > 1, "not all of a fleet at once"
+    spread = [delay / least for delay, least in zip(delays, LEAST, strict=True)]
+    assert max(spread) > 1.03, "not all of a fleet at once"
 
 
 @pytest.mark.req("CON-025", "CON-057", "CON-073")
 def test_times_are_the_servers_in_the_operators_zone(signed_in: Callable[..., Page], stub: Stub) -> None:
-    ahead = 5 * 3_600_000
+    bangkok, half_past_noon = 7 * 3600, 12.5 * 3600
+    ahead = 86_400_000 + int((half_past_noon - bangkok - time.time()) % 86_400) * 1000
     stub.set(skew=ahead, expires_in=560_000)
     opens = int(time.time() * 1000) + ahead + (3 * 3600 + 5 * 60 + 30) * 1000
     stub.room("shop", effectiveState="scheduled", opensAt=opens)
@@ -186,12 +192,13 @@ def test_times_are_the_servers_in_the_operators_zone(signed_in: Callable[..., Pa
     clock, notice = page.locator(".live-clock time"), card(page, "Shop").locator(".notice")
 
     def shown() -> bool:
-        now = time.gmtime(time.time() + 12 * 3600)  # 5 hours ahead, and Bangkok's 7
+        now = time.gmtime(time.time() + ahead / 1000 + bangkok)
         hours, minutes, _ = (clock.text_content() or "0:0:0").split(":")
         return abs(int(hours) * 60 + int(minutes) - now.tm_hour * 60 - now.tm_min) % 1439 <= 1
 
     wait_for(shown)
-    opening = time.strftime("%H:%M", time.gmtime(opens / 1000 + 7 * 3600))
+    opening = time.strftime("%H:%M", time.gmtime(opens / 1000 + bangkok))
+    assert opening.startswith("15:")
     expect(notice).to_have_text(re.compile(rf"3h 5m · .*{opening}"))
     expect(page.locator(".strip")).to_contain_text("เซสชันจะสิ้นสุดเวลา")
     ends = re.search(r"(\d\d):(\d\d)", page.locator(".strip").inner_text())

@@ -89,11 +89,13 @@ def test_it_tries_again_by_itself_while_the_server_cannot_check_keys(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
     page = signed_in()
+    page.clock.install()
     stub.set(unsure=True)
     page.reload()
     expect(page.get_by_text("The server cannot check keys at the moment.")).to_be_visible()
 
     stub.set(unsure=False)
+    page.clock.run_for(5000)
     expect(page.locator(".live-on")).to_be_visible(timeout=15_000)
 
 
