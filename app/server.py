@@ -145,15 +145,23 @@ def _error_page(small: SmallPages) -> Any:
         "no_room": SmallPage.NO_ROOM,
         "not_found": SmallPage.NOT_FOUND,
         "not_inline_host": SmallPage.CONSOLE_UNTOLD,
+        "overloaded": SmallPage.CROWD,
+    }
+    of_status = {
+        403: SmallPage.CLOSED,
+        414: SmallPage.TOO_LONG,
+        429: SmallPage.RATE_LIMITED,
+        431: SmallPage.TOO_LONG,
+        503: SmallPage.RETRY,
     }
 
     def page(facts: ErrorFacts) -> ErrorPage | None:
-        kind = kinds.get(facts.code) or (SmallPage.RETRY if facts.status == 503 else None)
+        kind = kinds.get(facts.code) or of_status.get(facts.status)
         if kind is None:
             return None
         if facts.console:
             kind = SmallPage.CONSOLE_AT
-        wait = facts.retry_after_sec or 5 if kind is SmallPage.RETRY else 0
+        wait = facts.retry_after_sec or (5 if facts.status in (429, 503) else 0)
         document = small.page(kind, facts.accept_language, retry_after_sec=wait, link=facts.console)
         policy = (b"Content-Security-Policy", document.csp.encode())
         return ErrorPage(document.body, (*(pair for pair in PAGE_HEADERS if pair[0] != policy[0]), policy))

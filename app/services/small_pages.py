@@ -25,6 +25,9 @@ class SmallPage(Enum):
     NOT_FOUND = ("notFound", "")
     RATE_LIMITED = ("moment", "rateLimited")
     RETRY = ("moment", "retry")
+    CROWD = ("moment", "crowd")
+    CLOSED = ("closed", "closedWhy")
+    TOO_LONG = ("tooLong", "tooLongWhy")
     CONSOLE_AT = ("notFound", "consoleAt")
     CONSOLE_UNTOLD = ("notFound", "consoleUntold")
 

@@ -70,7 +70,7 @@ def test_it_answers_for_whom_is_let_through(front: Front, origin: Origin, visito
     assert not any(row.cdn_acts for row in failed)
 
 
-@pytest.mark.req("INL-230", "INL-169", "INL-170", "INL-172")
+@pytest.mark.req("INL-230", "INL-169", "INL-170", "INL-172", "PAG-178")
 def test_it_answers_for_an_app_that_fails(front: Front, origin: Origin) -> None:
     front.room("dead", state="bypass", proxyOrigin="http://127.0.0.1:1")
     assert surge.rows(front, "dead.test") == surge.down(502, "origin_unreachable", "connect")
