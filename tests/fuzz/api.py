@@ -102,6 +102,9 @@ class Api:
     def judge_refusal(self, got: requests.Response, told: str) -> None:
         """A refusal is the envelope; to a navigation a page, but by the admin API the envelope all the same."""
         assert got.headers["Cache-Control"] == "no-store", told
+        if got.status_code == 429 and "/connectors/" in got.url:  # whoever fetches a file is a program (PAG-048)
+            assert got.headers["Content-Type"] == "text/plain; charset=utf-8", told
+            return
         is_admin = "/api/admin" in got.url
         if got.request.headers.get("Sec-Fetch-Mode") == "navigate" and not is_admin:
             assert got.headers["Content-Type"] == "text/html; charset=utf-8", told
