@@ -205,6 +205,28 @@ def test_slow_readers_hold_up_nobody_and_too_many_are_told(server: Server) -> No
         assert any(told in line for line in ended), told
 
 
+@pytest.mark.req("INL-229")
+def test_a_request_at_the_gate_waits_for_none_of_it(server: Server) -> None:
+    """With one web worker, and the process for heavy work held up in the middle. How long it takes is a figure of
+    ``python -m bench.proxy``."""
+    settings = {"id": "gate", "targetUrl": "https://gate.example/", "proxyOrigin": "https://8.8.8.8", "rate": 0}
+    made = ask(server, "POST", "/api/admin/rooms", json=settings)
+    assert made.status_code == 200, made.text
+    assert ask(server, "GET", "/api/admin/history").status_code == 200
+    (pid,) = pids(server, "heavy")
+    wide = ("audit?format=csv", "reports", "history", "timeline")
+    with ThreadPoolExecutor(len(wide)) as pool:
+        with held_up(pid):
+            asked = [pool.submit(ask, server, "GET", f"/api/admin/{path}") for path in wide]
+            wait_for(lambda: connections(server) > len(wide))
+            for _ in range(20):
+                page = httpx.get(server.url, headers={"Host": "gate.example", "Accept": "text/html"}, timeout=60)
+                assert page.headers["x-qm-queued"] == "1"
+            assert not any(answer.done() for answer in asked)
+        assert [answer.result(60).status_code for answer in asked] == [200] * len(wide)
+    assert ask(server, "DELETE", "/api/admin/rooms/gate").status_code == 200
+
+
 def test_it_ends_when_it_is_not_needed_and_is_there_again_when_it_is(server: Server) -> None:
     (first,) = pids(server, "heavy")
     os.kill(first, STOP_SIGNAL)  # the end it comes to by itself after a quiet while
