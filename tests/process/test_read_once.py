@@ -38,4 +38,4 @@ def test_one_place_reads_the_environment_and_what_it_read_stays(monkeypatch: pyt
 @pytest.mark.req("CFG-002")
 def test_no_route_changes_a_setting() -> None:
     writing = {route.path.split("/")[0] for route in ROUTER.routes if route.method not in ("GET", "HEAD")}
-    assert writing <= {"session", "sse-ticket", "rooms", "operators", "monitor-tokens", "alerts", "shutdown"}
+    assert writing <= {"session", "sse-ticket", "rooms", "operators", "monitor-tokens", "alerts", "shutdown", "step-up"}
