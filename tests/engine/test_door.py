@@ -436,22 +436,27 @@ async def test_it_cuts_nobody_by_a_lower_cap_and_moves_on_by_a_higher_one(world:
 
 
 @pytest.mark.req("ENG-136")
-async def test_it_lets_the_door_move_by_a_higher_cap(world: World) -> None:
-    await world.create(rate_per_minute=6000, max_concurrent=1, passed_ttl_sec=6000, presence_sec=3600)
-    (late,) = await world.joined()
-    await world.status(late)
+async def test_it_lets_the_door_and_the_line_move_by_a_higher_cap(world: World) -> None:
+    await world.create(rate_per_minute=6000, max_concurrent=3, passed_ttl_sec=6000, presence_sec=3600)
+    late = await world.joined(3)
+    await world.tick(1)
+    for holder in late:
+        assert (await world.status(holder)).state is ViewState.PASSED
+    await world.update(max_concurrent=1)
     await world.tick(125)
-    inside, line = await world.joined(2)
+    inside, first, second = await world.joined(3)
     await world.tick(1)
     await world.check(inside)
-    assert (await world.status(late)).state is ViewState.AT_CAPACITY
+    for holder in late:
+        assert (await world.status(holder)).state is ViewState.AT_CAPACITY
 
-    await world.update(max_concurrent=2)
+    await world.update(max_concurrent=5)
     await world.tick(1)
 
-    given = await world.status(late)
-    assert (given.state, given.claim_until > given.now) == (ViewState.PASSED, True)
-    assert (await world.status(line)).state is ViewState.WAITING
+    views = [await world.status(holder) for holder in (*late, first)]
+    assert {view.state for view in views} == {ViewState.PASSED}
+    assert all(view.claim_until > view.now for view in views)
+    assert (await world.status(second)).state is ViewState.WAITING
 
 
 async def test_it_keeps_the_line_through_a_bypass(world: World) -> None:

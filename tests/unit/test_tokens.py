@@ -117,6 +117,18 @@ def test_it_refuses_a_v2_token_of_another_purpose(purpose: Purpose) -> None:
     assert tokens().verify(legacy, "shop", NOW) is Cause.MALFORMED
 
 
+@pytest.mark.req("ENG-085")
+@pytest.mark.parametrize("purpose", Purpose)
+def test_it_opens_a_v2_token_for_its_own_purpose_alone(purpose: Purpose) -> None:
+    keyring = Keyring(SECRET, sign_v2=True)
+    token = SignedTokens(keyring, purpose).sign({"a": 1})
+
+    opened = {other: SignedTokens(keyring, other).open(token) for other in Purpose}
+
+    assert opened.pop(purpose) == {"a": 1, "kid": keyring.kid}
+    assert set(opened.values()) == {Cause.BAD_SIGNATURE}
+
+
 @pytest.mark.parametrize(
     "text",
     [
