@@ -77,6 +77,7 @@ def test_it_holds_without_a_break_and_says_nothing_of_what_ends_before() -> None
     assert looks(SHOP) == [("firing", "shop")]
 
 
+@pytest.mark.req("OBS-112")
 def test_it_does_not_count_time_in_which_nobody_looked() -> None:
     looks = Looker()
     assert looks.many(110, SHOP) == []
