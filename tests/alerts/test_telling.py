@@ -24,6 +24,7 @@ from app.infrastructure.valkey import Valkey
 from app.services.alert_log import Attempts
 from app.services.alert_outbox import Outbox
 from app.services.alerts import Alerts
+from app.services.heavy_pauses import never
 from app.services.leadership import TermOver
 from app.services.watch_services import hook_of
 from tests.alerts.conftest import Watch
@@ -347,7 +348,7 @@ async def test_a_drill_sends_nothing(valkey_url: str, database_url: str, fresh_p
 
     assert hook_of(settings) is None, "nor does a test"
     assert _own_alerts(background, rooms).outbox is None
-    leading = asyncio.ensure_future(lead(background, rooms))
+    leading = asyncio.ensure_future(lead(background, rooms, never))
     await asyncio.sleep(0.1)
     assert await valkey.execute("EXISTS", leader_lease(fresh_prefix)) == 0, "nobody leads, so nobody tells"
     background.stop.set()
