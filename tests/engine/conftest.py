@@ -13,6 +13,6 @@ from tests.engine.world import World
 @pytest.fixture
 async def world(valkey_url: str, fresh_prefix: str) -> AsyncIterator[World]:
     """A World without a room yet."""
-    valkey = await Valkey.connect(valkey_url)
+    valkey = await Valkey.connect(valkey_url, timeout_ms=20_000)  # a bound for a busy machine
     yield World(valkey, fresh_prefix)
     await valkey.close()

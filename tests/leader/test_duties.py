@@ -11,6 +11,7 @@ from app.core.runtime import Runtime
 from app.core.secret import Secret
 from app.core.settings import Settings
 from app.infrastructure.metric_book import MetricBook
+from app.services.heavy_pauses import never
 from tests.journal.house import House
 from workers.directory import directory_of
 from workers.leader import _leadership
@@ -26,7 +27,7 @@ async def test_it_probes_tunes_switches_tells_counts_and_tidies_up(house: House)
     runtime = Runtime(settings, "unix:///a", "postgresql:///b", "i:one", "table", 1, 1, False)  # type: ignore[arg-type]
     background = Background(runtime, house.valkey, house.postgres, asyncio.Event(), lambda: None, MetricBook.alone())
 
-    leadership: Any = _leadership(background, directory_of(background))
+    leadership: Any = _leadership(background, directory_of(background), never)
 
     assert {duty.name for duty in leadership._duties} >= {
         "prober", "autotune", "activation", "alerts", "hours", "old_hours", "old_marks", "old_addresses", "turn_mails",

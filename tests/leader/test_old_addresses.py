@@ -22,12 +22,12 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/operations-fleet.md"
 
 
 async def filled(house: House, count: int) -> None:
-    """A room with ``count`` joins from one address, half of them a month old."""
+    """A room with ``count`` joins from one address, half of them more than a week old."""
     await house.create("shop")
     for who in range(count):
         await house.engine.join(house.rooms["shop"], newcomer(who))
     await house.drain("shop")
-    await house.tamper("UPDATE events SET at = at - $1 WHERE seq <= $2", 30 * DAY_MS, 1 + count // 2)
+    await house.tamper("UPDATE events SET at = at - $1 WHERE seq <= $2", 7 * DAY_MS + 60_000, 1 + count // 2)
 
 
 async def readable(house: House) -> list[int]:
