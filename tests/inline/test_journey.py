@@ -50,7 +50,7 @@ async def told(page: Page, text: str | re.Pattern[str]) -> None:
     "INL-059", "INL-109", "INL-110", "INL-116", "INL-143", "INL-147", "INL-148", "INL-210", "INL-212", "INL-213",
     "INL-214", "VIS-059",
 )  # fmt: skip
-@pytest.mark.req("PAG-160")
+@pytest.mark.req("PAG-160", "PAG-113")
 async def test_it_keeps_a_browser_in_line_at_the_url_that_it_asked_for(shop: Front) -> None:
     rules = f"MAP www.mall.test:80 {urlsplit(shop.server.url).netloc}"
     asked: list[str] = []

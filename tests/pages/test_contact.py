@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.pages.conftest import Stub, visitor
+from tests.pages.conftest import Stub, until, visitor
 
 pytestmark = pytest.mark.browser
 
@@ -63,6 +63,24 @@ def test_it_asks_every_five_seconds_while_no_stream_opens_and_tries_one_again_ev
     # Two minutes and a half later: nothing is counted down by the page itself.
     expect(page.locator("#valueText")).to_have_text("About 17\u00a0min")
     assert max(found) == pytest.approx(4.5, abs=0.01), "up to 10 % sooner, never later; at once after a broken stream"
+
+
+@pytest.mark.req("PAG-113")
+def test_it_moves_on_within_a_second_of_the_turn(open_page: Callable[..., Page], stub: Stub) -> None:
+    page = open_page("/w/shop?qm_return=https%3A%2F%2Fevil.example%2F", before=played)
+    expect(page.locator("#hero")).to_have_text("1,204")
+    turn = visitor("passed", location=f"{stub.url}/landed?qm_token=t")
+    page.evaluate("turn => { play['/api/status'] = { state: turn }; asked = []; }", turn)
+
+    for _ in range(30):  # the page's next question is due within five seconds
+        page.clock.run_for(200)
+        if page.inner_text("#label") == "It is your turn":
+            break
+    expect(page.get_by_role("link", name="Continue to the site")).to_be_focused()
+    until(lambda: len([path for _, path, _ in page.evaluate("asked") if path == "/api/status"]) > 1)
+    page.clock.run_for(1_000)
+
+    page.wait_for_url(f"{stub.url}/landed?qm_token=t")
 
 
 @pytest.mark.req("PAG-139")

@@ -117,6 +117,7 @@ def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., P
 
 
 @pytest.mark.req("VIS-091", "VIS-097", "ENG-141")
+@pytest.mark.req("PAG-113")
 def test_it_asks_once_more_at_the_turn_and_then_goes_where_the_server_says(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:
