@@ -188,7 +188,8 @@ def test_it_stays_armed_over_frames(signed_in: Callable[..., Page], stub: Stub) 
     stub.room("shop", lastTicket=5650)
 
     expect(page.get_by_text("Last ticket given: 5,650.")).to_be_visible()
-    assert page.evaluate("window.armed === document.querySelector('[data-armed]')")
+    assert page.evaluate("window.armed !== null && window.armed === document.querySelector('[data-armed]')")
+    assert page.get_by_role("button", name="Confirm eject").is_visible()
 
 
 def test_it_says_when_a_ticket_was_never_given(signed_in: Callable[..., Page]) -> None:

@@ -154,7 +154,7 @@ def test_it_leaves_an_operator_everything_but_where_traffic_goes(signed_in: Call
     expect(page.locator("#f-inline-note")).to_contain_text("Only an owner can serve a room inline")
 
 
-@pytest.mark.req("INL-179", "INL-180", "INL-182", "CON-076", "CON-077", "CON-078", "CON-085", "CON-099", "OBS-046")
+@pytest.mark.req("INL-179", "INL-180", "INL-182", "CON-076", "CON-077", "CON-078", "CON-099", "OBS-046")
 def test_it_tells_one_story_of_a_site_that_does_not_answer(signed_in: Callable[..., Page], stub: Stub) -> None:
     """Badge, card and hint: the queue is up, the site is not. Another room has the longer line."""
     page = signed_in()
