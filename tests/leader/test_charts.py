@@ -81,7 +81,8 @@ async def test_it_keeps_what_rooms_show_every_five_seconds(
         "ts": TURN, "waiting": 3, "preQueue": 0, "joinsPerMin": 3, "passesPerMin": 0, "estWaitSec": None,
         "waitP50Sec": None, "waitP90Sec": None, "active": 0, "occupancy": 0,
     }  # fmt: skip
-    assert (sale["waiting"], sale["passesPerMin"], sale["estWaitSec"], sale["waitP50Sec"]) == (0, 3, 0, 0)
+    assert (sale["waiting"], sale["passesPerMin"], sale["estWaitSec"]) == (0, 3, 0)
+    assert 0 <= sale["waitP50Sec"] < 60, "as long as this machine took to come here"
     assert sale["occupancy"] == sale["active"] + (await house.admin.figures([SALE]))[SALE].pending_entry
     assert (await told(history, "shop"))["rooms"] == {"shop": [shop]}
     lines = "".join([piece async for piece in history.csv("shop")]).split("\r\n")

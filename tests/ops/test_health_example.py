@@ -103,7 +103,12 @@ def everything(server: Server, owner: Caller, stranger: Caller) -> Iterator[dict
     def is_told() -> bool:
         found = health()
         checks = found["checks"]
-        return bool(checks["unknownRooms"] and checks["refusedOrigins"] and found.get("inline", {}).get("hosts"))
+        return bool(
+            checks["unknownRooms"]
+            and checks["refusedOrigins"]
+            and found.get("inline", {}).get("hosts")
+            and found["leaderEpoch"]
+        )
 
     wait_for(is_told)
     yield health()
