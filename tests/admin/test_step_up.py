@@ -35,7 +35,7 @@ async def answered(desk: Desk, caller: Principal, key: str, at: str = AT) -> str
     return "ok"
 
 
-@pytest.mark.req("WHK-113", "WHK-115", "ADM-053")
+@pytest.mark.req("WHK-115", "ADM-053")
 async def test_it_takes_the_callers_own_key_or_the_shared_one_and_counts_wrong_ones(desk: Desk) -> None:
     _, own = await desk.operator("owner")
     _, other = await desk.operator("owner")
@@ -123,7 +123,7 @@ async def act(call: Call) -> HTTPResponse:
 COMMAND = Router((Route("POST", "command", act, role=Role.OWNER, step_up=StepUp.ALWAYS),))
 
 
-@pytest.mark.req("WHK-113", "WHK-115")
+@pytest.mark.req("WHK-115")
 async def test_a_command_asks_everybody_after_his_role_and_before_the_request_is_read(desk: Desk) -> None:
     """As commands on webhooks are declared; asked without a server."""
     _, key = await desk.operator("operator", "Bob")

@@ -20,7 +20,6 @@ async def tells(watch: Watch, name: str, *, ago_sec: int = 0, **figures: Any) ->
     await records.put(InstanceRecord(f"{name}.1", name, "1", "k", 1, True, True, False, seen_at, figures))
 
 
-@pytest.mark.req("BUD-058")
 async def test_it_tells_of_an_instance_that_lacks_cpu(watch: Watch) -> None:
     """As a warning: there is no ``budget_missed`` yet that would make it worse, and no timeline to mark."""
     sentence = "CPU contention on i:a: a process that is not Queue Manager uses 93 % of this machine"

@@ -52,7 +52,7 @@ def come_in(server: Server, location: str) -> str:
     return str(joined.json()["token"])
 
 
-@pytest.mark.req("PAG-052", "PAG-055", "PAG-056", "PAG-051", "PAG-218")
+@pytest.mark.req("PAG-052", "PAG-055", "PAG-056", "PAG-051")
 def test_it_walks_a_visitor_through_the_queue_and_back(gate: Edge, server: Server) -> None:
     sent = gate.ask("/checkout?a=1")
     location = sent.headers["location"]

@@ -152,7 +152,6 @@ def test_a_body_is_on_its_way_to_the_site_before_it_has_all_come(edge: Edge) -> 
     assert [came["body"] for came in edge.take()["site"]] == ["begun", "a" * 1000 + "b" * 1000]
 
 
-@pytest.mark.req("PAG-216")
 def test_what_a_visitor_sends_is_bounded_before_it_is_passed_on(edge: Edge) -> None:
     fits = "https://shop.example/?" + "a" * (8000 - len(quote("https://shop.example/?", safe="")))
     edge.ask(fits.removeprefix("https://shop.example"))
@@ -362,7 +361,7 @@ def test_a_fault_of_its_own_sends_the_visitor_on(edge: Edge) -> None:
     assert any("failed" in line for line in edge.take()["log"])
 
 
-@pytest.mark.req("PAG-069", "PAG-216")
+@pytest.mark.req("PAG-069")
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_request_of_a_stranger_reaches_the_site(edge: Edge, count: int) -> None:
     found = edge.fuzz(count)

@@ -101,7 +101,7 @@ def test_neither_a_script_with_a_key_nor_a_session_elsewhere_is_asked(guarded: F
         assert console.says("POST", "rooms", moved, **headers)[0] == 200
 
 
-@pytest.mark.req("ADM-298", "WHK-113", "WHK-114")
+@pytest.mark.req("ADM-298", "WHK-114")
 def test_whoever_presented_his_key_may_for_as_long_as_his_session_lasts(guarded: Front) -> None:
     key = guarded.admin("POST", "operators", {"name": "Ann", "role": "owner"})[1]["key"]
     bob = guarded.admin("POST", "operators", {"name": "Bob", "role": "operator"})[1]["key"]
@@ -162,7 +162,7 @@ def routes_of(requirement: str) -> set[str]:
     return set(re.findall(r"`((?:POST|DELETE) [\w/<>-]+)`", line.partition("Of `POST rooms`")[0]))
 
 
-@pytest.mark.req("ADM-298", "WHK-113")
+@pytest.mark.req("ADM-298")
 def test_every_route_that_the_contract_names_declares_it() -> None:
     declared = {f"{route.method} {route.path}": route.step_up for route in ROUTER.routes}
     by_session = routes_of("ADM-298")

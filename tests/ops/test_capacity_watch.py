@@ -89,7 +89,7 @@ async def desk(house: House, process: Process) -> AsyncIterator[Desk]:
     desk.table.close()
 
 
-@pytest.mark.req("BUD-057", "BUD-058", "BUD-059", "BUD-061", "OBS-005", "OBS-012", "OBS-044")
+@pytest.mark.req("BUD-057", "BUD-059", "BUD-061", "OBS-005", "OBS-012", "OBS-044")
 async def test_contention_is_an_incident_as_long_as_it_lasts_and_takes_nobody_out_of_rotation(desk: Desk) -> None:
     """Whoever burns the CPU beside the server is seen within 15 s here; a real one burns in the slow form."""
     machinery = Machinery(desk, LOOP_LAG_WARN_MS="80")

@@ -51,7 +51,7 @@ async def asking(turns: HeavyTurns, number: int) -> AsyncIterator[list[Asker]]:
         await asyncio.gather(*(asker.task for asker in askers), return_exceptions=True)
 
 
-@pytest.mark.req("BUD-076", "BUD-102")
+@pytest.mark.req("BUD-076")
 async def test_it_runs_one_piece_lets_four_wait_and_refuses_more() -> None:
     book = MetricBook.alone()
     turns = HeavyTurns(book)
