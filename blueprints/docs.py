@@ -18,6 +18,7 @@ from app.services.docs import POLICY, Place
 from app.services.module_tree import accepts_gzip
 from app.services.small_pages import SmallPage
 from blueprints.etags import is_known
+from blueprints.replies import leads_to
 from blueprints.small_replies import HTML, refused, spend
 
 BUDGET: Final = "pages"
@@ -35,7 +36,7 @@ async def page(request: Request, page: str = "") -> HTTPResponse:
     path = request.path.rstrip("/")
     prefix = "" if request.ctx.inline is None else PREFIX
     if request.path != path and not page:  # /docs/ (PAG-204)
-        return HTTPResponse(status=308, headers={"Location": prefix + path, "Cache-Control": "no-store", **limits})
+        return leads_to(prefix + path, 308, limits)
     qm: AppContext = request.app.ctx.qm
     public = qm.visitor.rooms.public_base
     place = Place(public or request.ctx.client.base + prefix, prefix)

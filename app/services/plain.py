@@ -86,7 +86,7 @@ class PlainService:
     def lead(self, room: Room, trip: Trip, language: str, *, is_inline: bool) -> SmallDocument:
         """The page of whoever did not come here by himself: it gives no place and has a link that does (PAG-220)."""
         _, texts = self._page.words(language)
-        onward = trip.address(room.id, is_inline=is_inline)
+        onward = replace(trip, tried=False).address(room.id, is_inline=is_inline)
         told = Told(texts["lead"], texts["lead"], sub=texts["leadWhy"], buttons=[(texts["join"], onward)])
         return self._render(room, language, told)
 
@@ -97,10 +97,11 @@ class PlainService:
         trip: Trip,
         language: str,
         *,
-        ask: Callable[[], Asker],
+        ask: Callable[[], Asker] | None,
         is_inline: bool,
     ) -> PlainAnswer:
-        """The state of a place, given now if he has none. ``ask``: counts the join; raises RateLimited.
+        """The state of a place, given now if he has none. ``ask``: counts the join; raises RateLimited; None = he did
+        not come here by himself, and is led here first if he needs a new place (PAG-220).
 
         Raises NoRoom, and RateLimited of the join budget.
         """
@@ -112,6 +113,8 @@ class PlainService:
             view, cookies = await self._place(room.id, visitor, trip, wanted, ask)
         except QmError as error:
             return self._refused(here, language, error)
+        if view is None and ask is None:
+            return PlainAnswer(200, [], self.lead(room, trip, language, is_inline=is_inline))
         if view is None:
             told = Told(texts["noCookie"], texts["noCookie"], sub=texts["noCookieWhy"], buttons=[here.start("start")])
         elif view["state"] in _GOES_IN:
@@ -124,9 +127,9 @@ class PlainService:
         return PlainAnswer(200, cookies, self._render(room, language, told))
 
     async def _place(
-        self, room_id: str, visitor: Visitor, trip: Trip, wanted: str | None, ask: Callable[[], Asker]
+        self, room_id: str, visitor: Visitor, trip: Trip, wanted: str | None, ask: Callable[[], Asker] | None
     ) -> tuple[View | None, list[bytes]]:
-        """His state; None when a place was given before and no cookie of it came back."""
+        """His state; None when a place was given before and no cookie of it came back, or he needs one and may not."""
         holds_cookie = bool(visitor.tokens or visitor.sessions)
         if trip.tried and not holds_cookie:
             return None, []
@@ -135,6 +138,8 @@ class PlainService:
             view = _state(answer)
             if view["state"] != "gone" or not view["rejoin"]:
                 return view, answer.cookies
+        if ask is None:
+            return None, []
         answer = await self._join.join(room_id, visitor, wanted, trip.came_from or None, asker=ask())
         return _state(answer), answer.cookies
 
@@ -176,7 +181,8 @@ class _Here:
         return self.texts[text], trip.address(self.room.id, is_inline=self.is_inline)
 
     def told(self, view: View) -> Told:
-        reason = view.get("reason", "") if view.get("created") else ""
+        # Who asks for a new place after the line was cleared knows why (PAG-126).
+        reason = view.get("reason", "") if view.get("created") and not self.trip.again else ""
         why = reason if reason in NOTICES else self.trip.why
         trip = replace(self.trip, tried=True, why=why, again=False)
         at = trip.address(self.room.id, is_inline=self.is_inline)

@@ -11,6 +11,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from sanic.exceptions import RequestCancelled
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 from app.core.clock import mono
@@ -175,6 +176,13 @@ class Deadlines(HttpProtocol):
             self._task.cancel()
         else:
             self.close()
+
+    async def send(self, data: bytes) -> None:
+        """As Sanic's; what is sent after the connection was cut goes nowhere, and its handler ends."""
+        await self._can_write.wait()
+        if self.transport is None:
+            raise RequestCancelled
+        await super().send(data)  # type: ignore[no-untyped-call]
 
     def cut(self) -> None:
         """Break the connection off with a reset, so that nobody takes a half answer for a whole one."""

@@ -18,6 +18,7 @@ from app.services.module_tree import accepts_gzip
 from app.services.small_pages import SmallPage
 from app.services.waiting_page import RenderedPage
 from blueprints.etags import is_known
+from blueprints.replies import leads_to
 from blueprints.small_replies import HTML, refused, spend
 
 BUDGET: Final = "waiting"
@@ -56,7 +57,7 @@ async def room_of_page(request: Request, room: str, limits: dict[str, str]) -> R
 def elsewhere(request: Request, room: Room, limits: dict[str, str]) -> HTTPResponse:
     """To where the page of an inline room is: the site's own URLs (PAG-100)."""
     place = "/" if request.ctx.inline is not None else room.config.target_url
-    return HTTPResponse(status=302, headers={"Location": place, "Cache-Control": "no-store", **limits})
+    return leads_to(place, 302, limits)
 
 
 async def _room(qm: AppContext, room: str) -> Room | None:

@@ -20,6 +20,7 @@ from app.services.plain_page import NOTICES
 from app.services.protection import Asker
 from app.services.small_pages import SmallDocument, SmallPage
 from blueprints.edge.request import HotRequest, parse_query
+from blueprints.replies import leads_to
 from blueprints.small_replies import HTML, refused, small, spend, too_many
 from blueprints.visitor.pages import BUDGET, RETRY_SEC, elsewhere, room_of_page
 from blueprints.visitor.request_reading import visitor_of
@@ -54,13 +55,15 @@ async def plain(request: Request, room: str) -> HTTPResponse:
     asked = as_hot(request, _READ_HEADERS)
     trip = _trip(asked, found)
     language = request.headers.get("accept-language", "")
-    if request.method == "HEAD" or not _came_by_himself(asked):
+    visitor = visitor_of(asked, found.id, None)
+    may_join = _came_by_himself(asked)
+    # A cookie that comes with a request of another site comes with a navigation: its owner is back from somewhere.
+    if request.method == "HEAD" or not (may_join or visitor.tokens):
         return _page(qm.plain.lead(found, trip, language, is_inline=is_inline), 200, limits)
     try:
         answer = await qm.plain.show(
-            found, visitor_of(asked, found.id, None), trip, language,
-            ask=lambda: _asker(qm, asked), is_inline=is_inline,
-        )  # fmt: skip
+            found, visitor, trip, language, ask=(lambda: _asker(qm, asked)) if may_join else None, is_inline=is_inline
+        )
     except RateLimited as error:
         return too_many(request, limits, int(error.headers["Retry-After"]))
     except NoRoom as error:
@@ -126,10 +129,7 @@ def _reply(request: HotRequest, answer: PlainAnswer, trip: Trip, limits: dict[st
         location = answer.location
         if request.inline is not None:
             location = request.client.base + (trip.wanted or "/")
-        reply = HTTPResponse(
-            status=answer.status,
-            headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "same-origin", **limits},
-        )
+        reply = leads_to(location, answer.status, {"Referrer-Policy": "same-origin", **limits})
     else:
         retry = {"Retry-After": str(answer.retry_after_sec)} if answer.retry_after_sec else {}
         reply = _page(answer.document, answer.status, {**limits, **retry})

@@ -9,6 +9,9 @@ const BASE = `${isOnSite ? "/__qm" : ""}/api/admin`;
 /** Longest time a used control may stay under way (CON-045). */
 const TIMEOUT_MS = 10_000;
 
+/** How long a file that was saved stays in memory: until the browser has written it. */
+const KEEP_FILE_MS = 60_000;
+
 /** A refusal of the server, or no answer at all (`status` 0, code `no_answer`). */
 class ApiError extends Error {
   constructor(status, body) {
@@ -76,16 +79,36 @@ export async function ask(method, path, payload) {
     throw new ApiError(0, {});
   }
   if (answer.ok) return body(answer);
-  const refusal = await body(answer);
-  const seconds = Number(answer.headers.get("Retry-After"));
-  if (seconds > 0) refusal.retryAfterSec ??= seconds;
-  if (answer.status === 401 && path !== "/session" && path !== "/step-up") onUnauthorized();
+  const refusal = await refused(answer, path);
   if (refusal.code === "step_up_required" && (await onStepUp())) return ask(method, path, payload);
-  throw new ApiError(answer.status, refusal);
+  throw refusal;
+}
+
+async function refused(answer, path) {
+  const said = await body(answer);
+  const seconds = Number(answer.headers.get("Retry-After"));
+  if (seconds > 0) said.retryAfterSec ??= seconds;
+  if (answer.status === 401 && path !== "/session" && path !== "/step-up") onUnauthorized();
+  return new ApiError(answer.status, said);
+}
+
+/**
+ * Let the browser save the file at `path` below /api/admin as `name`; rejects with an ApiError.
+ * It may be long in the making, so only the server ends the wait. A plain link would say nothing of a refusal.
+ */
+export async function saveFile(path, name) {
+  let file;
+  try {
+    const answer = await fetch(BASE + path, { ...credential("GET"), cache: "no-store" });
+    if (!answer.ok) throw await refused(answer, path);
+    file = await answer.blob();
+  } catch (error) {
+    throw error instanceof ApiError ? error : new ApiError(0, {});
+  }
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), KEEP_FILE_MS);
 }
 
 /** Address of the event stream for a one-use ticket (ADM-084). */
 export const eventsAddress = (ticket) => `${BASE}/events?ticket=${encodeURIComponent(ticket)}`;
-
-/** Address of a file below /api/admin that the browser saves by itself. */
-export const fileAddress = (path) => BASE + path;

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
-import { ask, fileAddress } from "./api.js";
+import { ask, saveFile } from "./api.js";
 import { timeOfDay } from "./format.js";
 import { moment, Problem } from "./listing.js";
 import { order, roomOf } from "./store.js";
@@ -70,6 +70,26 @@ function Choice({ label, value, onChange, options }) {
   `;
 }
 
+/** The trail as a file. A refusal, such as that others' exports come first, is told beside it. */
+function SaveTrail({ filter }) {
+  const [saving, setSaving] = useState({ busy: false, problem: "" });
+  const save = async () => {
+    const query = asked(filter);
+    query.set("format", "csv");
+    setSaving({ busy: true, problem: "" });
+    try {
+      await saveFile(`/audit?${query}`, "qm-audit.csv");
+      setSaving({ busy: false, problem: "" });
+    } catch (refusal) {
+      setSaving({ busy: false, problem: words(refusal) });
+    }
+  };
+  return html`
+    <button type="button" class="button quiet" disabled=${saving.busy} aria-busy=${saving.busy} onClick=${save}>${t("audit.csv")}</button>
+    <${Problem} text=${saving.problem} again=${save} />
+  `;
+}
+
 /** `people`: the operators of the list above, by whom the trail can be asked. */
 export function AuditTrail({ people }) {
   const [filter, setFilter] = useState({ roomId: "", actor: "", action: "", span: "" });
@@ -77,8 +97,6 @@ export function AuditTrail({ people }) {
   const choose = (name) => (value) => setFilter({ ...filter, [name]: value });
   const rooms = (order.value ?? []).map((id) => [id, roomOf(id).value?.name ?? id]);
   const persons = people.map((person) => [person.id, person.name]);
-  const file = asked(filter);
-  file.set("format", "csv");
   return html`
     <section class="trail" aria-labelledby="trail-title">
       <div class="trail-head">
@@ -87,7 +105,7 @@ export function AuditTrail({ people }) {
         <${Choice} label=${t("audit.who")} value=${filter.actor} onChange=${choose("actor")} options=${[["", t("audit.anyone")], ...persons, ["ADMIN_KEY", "ADMIN_KEY"], ["system", "system"]]} />
         <${Choice} label=${t("audit.action")} value=${filter.action} onChange=${choose("action")} options=${[["", t("audit.anything")], ...ACTIONS.map((action) => [action, action])]} />
         <${Choice} label=${t("audit.time")} value=${filter.span} onChange=${choose("span")} options=${[["", t("audit.ever")], ["hour", t("audit.hour")], ["day", t("audit.day")], ["week", t("audit.week")]]} />
-        <a class="button quiet" href=${fileAddress(`/audit?${file}`)} download="qm-audit.csv">${t("audit.csv")}</a>
+        <${SaveTrail} filter=${filter} />
       </div>
       <${Problem} text=${problem} again=${again} />
       ${entries?.length === 0 && html`<p class="entries-none">${t("audit.none")}</p>`}

@@ -88,6 +88,9 @@ def people_of(state: Any) -> Blueprint:
             and request.args.get("actor") in (None, entry["actor"], entry["actorId"])
             and entry["id"] < int(request.args.get("before", 1 << 60))
         ]  # fmt: skip
+        if request.args.get("format") == "csv" and state.busy:
+            sentence = "This server is at work on other exports and long reports. Try again shortly."
+            return response.json({"error": sentence, "code": "busy", "retryAfterSec": 10}, status=429)
         if request.args.get("format") == "csv":
             text = "id,action\n" + "".join(f"{entry['id']},{entry['action']}\n" for entry in found)
             headers = {"Content-Disposition": 'attachment; filename="qm-audit.csv"'}

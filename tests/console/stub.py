@@ -82,6 +82,8 @@ class State:
         self.asked: list[str] = []
         self.sent: list[Any] = []
         self.unsure = False
+        self.busy = False
+        """Others' exports come first."""
         self.expires_in = 12 * 3600_000
         self.guarded = False
         """Dangerous acts need the key once more, as on an inline host."""

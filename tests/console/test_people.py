@@ -231,11 +231,19 @@ def test_it_shows_who_did_what_and_gives_all_of_it_as_a_file(signed_in: Callable
     assert 86_000_000 < time.time() * 1000 - int(query["from"][0]) < 87_000_000
     sheet.get_by_label("Who").select_option("")
     with page.expect_download() as saving:
-        sheet.get_by_role("link", name="Download CSV").click()
+        sheet.get_by_role("button", name="Download CSV").click()
 
     assert saving.value.suggested_filename == "qm-audit.csv"
     assert saving.value.path().read_text().count("room.rate") == 10
     assert "format=csv" in stub.state()["trail"][-1]
+
+    stub.set(busy=True)
+    sheet.get_by_role("button", name="Download CSV").click()
+    expect(sheet.get_by_role("alert")).to_contain_text("at work on other exports")
+    stub.set(busy=False)
+    with page.expect_download():
+        sheet.get_by_role("button", name="Try again").click()
+    expect(sheet.get_by_role("alert")).to_have_count(0)
 
 
 def test_it_says_what_could_not_be_read_and_tries_again(signed_in: Callable[..., Page], stub: Stub) -> None:

@@ -139,6 +139,33 @@ def test_it_gives_a_place_to_nobody_who_did_not_come_by_himself(site: PlainSite)
     assert site.waiting("shop") == before + 2
 
 
+@pytest.mark.req("PAG-152", "PAG-155", "PAG-220")
+def test_who_comes_back_from_another_site_finds_his_place_and_his_turn(site: PlainSite) -> None:
+    site.room("back", presenceSec=60)
+    back = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    with site.visitor() as first, site.visitor() as second:
+        first.post("/api/join", json={"roomId": "back"})
+        second.post("/api/join", json={"roomId": "back"})
+
+        assert heading(second.get("/w/back/plain", headers=back)) == "You are number 2 in line, 1 person ahead of you"
+        assert site.waiting("back") == 2
+
+        site.admin("POST", "rooms/back/rate", {"ratePerMinute": 6000})
+        until(lambda: second.get("/api/status?room=back").json()["state"] == "passed")
+        turn = second.get("/w/back/plain", headers=back)
+        assert turn.status_code == 303
+        assert turn.headers["location"].startswith(SHOP)
+        assert turn.headers["content-type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.req("PAG-157")
+def test_an_address_that_was_passed_on_does_not_speak_of_cookies_on_the_way_in(site: PlainSite) -> None:
+    answer = site.visitor().get("/w/shop/plain?qm_tried=1&qm_return=%2Fcart", headers={"sec-fetch-site": "cross-site"})
+
+    assert heading(answer) == LEAD
+    assert '<a class="main" href="/w/shop/plain?qm_return=%2Fcart">' in answer.text
+
+
 @pytest.mark.req("PAG-157")
 def test_it_says_that_it_needs_a_cookie_and_takes_no_further_place(site: PlainSite) -> None:
     before = site.waiting("shop")

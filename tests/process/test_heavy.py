@@ -142,6 +142,7 @@ def test_it_makes_long_answers_in_a_process_of_its_own_and_small_ones_where_it_i
         }, wide
         if answer.headers["content-type"].startswith("application/json") and kind != "chart":
             assert answer.headers["content-length"] == str(len(answer.content))
+    assert " error " not in server.stderr
     assert len(pids(server, "heavy")) == 1
     for title in ("heavy", "jobs"):  # rebuilds, draws, checkpoints, mail and deleting are done by jobs
         assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, title)] == [10], title
@@ -250,6 +251,7 @@ def test_a_file_that_breaks_off_never_looks_whole_and_the_next_one_is(server: Se
     wait_for(lambda: heavy_block(server) == {"running": [], "waiting": 0, "paused": False})
     assert len(ask(server, "GET", "/api/admin/audit?format=csv").content) > 4000 * ENTRIES
     assert ask(server, "GET", "/healthz").json()["status"] == "ok"
+    assert "NoneType" not in server.stderr, "who was cut off is no error of ours"
 
     (victim,) = pids(server, "heavy")
     with ThreadPoolExecutor(1) as pool, held_up(victim):
