@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from app.core.clock import wall_ms
 from app.core.errors import InvalidField, NoRoom
 from app.core.ids import RoomId
 from app.domain.actor import SYSTEM
+from app.domain.asked_time import asked_time
 from app.domain.csv_text import csv_line, iso_time
 from app.domain.field_checks import is_plain_text
 from app.domain.notes import AUTOMATIC_MARKS
@@ -129,26 +129,10 @@ def _text(parameters: Mapping[str, str], name: str) -> str | None:
 
 def _span(parameters: Mapping[str, str]) -> tuple[int | None, int | None]:
     """``from`` and ``to``, the first before the second (ADM-019)."""
-    start, end = _time(parameters, "from"), _time(parameters, "to")
+    start, end = asked_time(parameters, "from"), asked_time(parameters, "to")
     if start is not None and end is not None and start >= end:
         raise InvalidField("from", "from must be before to", code="invalid_range", fields=["from", "to"])
     return start, end
-
-
-def _time(parameters: Mapping[str, str], name: str) -> int | None:
-    """Epoch ms of a parameter: ms, or ISO 8601 with a zone."""
-    text = parameters.get(name)
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= 15:
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidField(name, f"{name} must be a time", code="invalid_time")
-    return round(moment.timestamp() * 1000)
 
 
 def _number(parameters: Mapping[str, str], name: str, low: int, high: int) -> int | None:

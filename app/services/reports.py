@@ -18,6 +18,7 @@ import ujson
 from app.core.clock import wall_ms
 from app.core.errors import BadRequest, InvalidField, StorageUnavailable, UnknownField
 from app.core.ids import RoomId
+from app.domain.asked_time import asked_time
 from app.domain.csv_text import csv_line
 from app.domain.hour_record import HOUR_MS
 from app.domain.report import BUCKETS, COLUMNS, NOTES, Life, report_row
@@ -30,8 +31,6 @@ ROWS_MAX: Final = 10_000
 RECORDS_A_TRIP: Final = 480
 ROWS_A_TURN: Final = 20
 DAY_HOURS: Final = 24
-_LATEST_MS: Final = 253_402_300_800_000
-"""The year 10000."""
 
 
 class RangeTooLarge(BadRequest):
@@ -158,9 +157,9 @@ def report_query(parameters: Sequence[tuple[str, str]], now: int) -> ReportQuery
     single = {name: value for name, value in parameters if name != "roomId"}
     bucket = _choice(single, "bucket", tuple(BUCKETS))
     is_csv = _choice(single, "format", ("json", "csv")) == "csv"
-    end = _time(single, "to")
+    end = asked_time(single, "to")
     end = now if end is None else end
-    start = _time(single, "from")
+    start = asked_time(single, "from")
     start = end - DEFAULT_MS[bucket] if start is None else start
     if start >= end:
         raise InvalidField("from", "from must be before to", code="invalid_range", fields=["from", "to"])
@@ -173,24 +172,6 @@ def _choice(parameters: dict[str, str], name: str, values: tuple[str, ...]) -> s
     if value not in values:
         raise InvalidField(name, f"{name} must be {' or '.join(values)}")
     return value
-
-
-def _time(parameters: dict[str, str], name: str) -> int | None:
-    """Epoch ms of an ISO date or date-time, UTC when it has no zone, or of epoch ms."""
-    text = parameters.get(name)
-    if text is None:
-        return None
-    moment = int(text) if text.isascii() and text.isdigit() and len(text) <= 15 and len(text) != 8 else None
-    if moment is None:
-        try:
-            # A blank behind the time is the plus of a zone that nobody escaped.
-            read = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
-            moment = round((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            moment = -1
-    if not 0 <= moment < _LATEST_MS:
-        raise InvalidField(name, f"{name} must be a date, a time or epoch ms", code="invalid_time")
-    return moment
 
 
 def _hours(query: ReportQuery) -> tuple[int, int]:
