@@ -23,7 +23,7 @@ BAD_VALUES = {
     ("audit", "action"): (("%00", "a%0Ab"), "invalid_action"),
     ("audit", "actor"): (("%00",), "invalid_actor"),
     ("audit", "roomId"): (("%00",), "invalid_room_id"),
-    ("audit", "from"): (("yesterday", "2026-13-01", "2026-01-01T00:00:00", "-1"), "invalid_time"),
+    ("audit", "from"): (("yesterday", "2026-13-01", "2026-01-01T25:00:00", "-1"), "invalid_time"),
     ("audit", "to"): (("", "1" * 16), "invalid_time"),
     ("timeline", "from"): (("yesterday", ""), "invalid_time"),
     ("timeline", "to"): (("2026-13-01T00:00:00Z",), "invalid_time"),
