@@ -1,9 +1,9 @@
 """How main brings its processes into the world.
 
-On Linux they are forked from main, which has read all code by then: a process begins its work a hundredth of a second
-after it was wanted and shares main's memory, where one that starts from nothing reads code for most of a second.
-What main alone may hold (locks, its wakeup pipe) is let go of first. Elsewhere a system's own libraries may not
-survive a fork, and processes are spawned. Main forks from its one thread and before it runs any loop.
+On Linux they are forked from main, which has read all code by then: a process begins its work at once and shares main's
+memory, where one that starts from nothing reads code for most of a second. What main alone may hold (locks, its wakeup
+pipe) is let go of first. Elsewhere a system's own libraries may not survive a fork, and processes are spawned. Main
+forks from its one thread and before it runs any loop.
 """
 
 from __future__ import annotations
