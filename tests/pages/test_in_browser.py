@@ -436,7 +436,7 @@ def test_it_puts_the_token_into_addresses_when_no_cookie_comes_back(open_page: C
 
     hero(page).to_have_text("1,200")
     assert len(stub.calls("/api/join")) == 1
-    assert "token=tok.en" in stub.calls("/events")[-1]["query"]
+    until(lambda: "token=tok.en" in stub.calls("/events")[-1]["query"])
 
 
 def test_it_says_that_cookies_are_needed_instead_of_joining_for_ever(
