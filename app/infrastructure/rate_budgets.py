@@ -148,6 +148,8 @@ class Budgets:
     def _insert(self, place: Place, bucket: int, limit: int, now_ms: int) -> int:
         """Give the key a way of its bucket; index of its word, or 0 when every way is held by a limited key."""
         first = (bucket + KEYS_BYTES) >> 3
+        if is_wide(place.print_number):
+            limit = max(1, limit // WIDE_FACTOR)  # those in the way are judged by their own limits
         best, best_turn = 0, -1
         for at in range(first, first + _KEY_WORDS):
             start, count = _live(self._words[at], now_ms)

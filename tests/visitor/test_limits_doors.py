@@ -56,6 +56,22 @@ def test_100_000_other_keys_clear_no_limited_key(max_keys: int) -> None:
     table.close()
 
 
+@pytest.mark.req("VIS-074", "VIS-233")
+def test_a_new_wide_network_clears_no_limited_key() -> None:
+    table = RateLimiter.create("qm-wide", workers=1, max_keys=8)  # one bucket
+    limiter = RateLimiter.attach(table.name, 0, now=lambda: 5000.0)
+    limited = [b"\x0a\0\0" + bytes([number]) for number in range(8)]
+    for key in limited:
+        while limiter.take("check", key, 3).allowed:
+            pass
+
+    assert not limiter.take("check", b"\x2a\x06\0\0\0\0\0\1", 3).allowed
+
+    assert not any(limiter.take("check", key, 3).allowed for key in limited)
+    limiter.close()
+    table.close()
+
+
 @pytest.mark.req("VIS-220", "VIS-075")
 async def test_a_limited_client_stays_limited_while_others_come_by(house: House, limiter: RateLimiter) -> None:
     site = make(house, limiter, check_limit_per_min=5)
