@@ -30,6 +30,7 @@ from app.infrastructure.postgres import Postgres
 from app.infrastructure.valkey import Valkey
 from app.infrastructure.valkey_cluster import connect_valkey
 from app.services.loop_meter import LoopMeter
+from app.services.rebuild_lanes import LANES
 
 BACKGROUND: Final = ("ticker", "drainer", "jobs", "heavy")
 """Modules of ``workers``, each with ``async def run(background: Background) -> None``."""
@@ -43,8 +44,8 @@ NICE: Final = {"jobs": 10, "heavy": 10}
 (BUD-074)."""
 PG_CONNECTIONS: Final = {"drainer": 1, "jobs": 2, "heavy": 1}
 """Connections of the pools of those that use Postgres."""
-PG_BESIDE: Final = 1
-"""The connection of a rebuild, which is none of a pool (rebuild.py); rooms are rebuilt one after the other."""
+PG_BESIDE: Final = LANES
+"""The connections of rebuilds, which are none of a pool: one for each lane."""
 
 log = structlog.get_logger(__name__)
 

@@ -12,6 +12,7 @@ from app.core.settings_row import Bad
 from app.core.settings_rules import load
 from app.process.start import PG_IN_BACKGROUND, with_pool
 from app.process.stop import kept_sec
+from app.services.rebuild_lanes import LANES
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = (ROOT / "docs/spec/01-configuration.md").read_text("utf-8")
@@ -123,6 +124,8 @@ def test_it_advises_of_a_secret_that_can_be_tried_out() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])
 @pytest.mark.parametrize("most", [2, 5, 10, 68, 200])
 def test_all_processes_together_hold_no_more_connections_than_the_variable_says(workers: int, most: int) -> None:
+    held = {"drainer": 1, "jobs": 2, "heavy": 1, "rebuilds": LANES}
+    assert sum(held.values()) == PG_IN_BACKGROUND
     settings, warnings = with_pool(Settings(workers=workers, pg_pool_max=most), is_set=True)
     a_worker = (settings.pg_pool_max - PG_IN_BACKGROUND) // workers
 
