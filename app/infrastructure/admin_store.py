@@ -1,5 +1,4 @@
-"""What the admin API keeps in Valkey besides rooms: failed sign-ins, one-use stream tickets, step-up
-tokens, signed-out sessions.
+"""What the admin API keeps in Valkey besides rooms: failed sign-ins, one-use tickets, step-ups, signed-out sessions.
 
 All of it is short-lived and shared by every process that uses this Valkey. One-time secrets are kept as SHA-256 only,
 so that a copy of the store opens nothing (ADM-301). These keys belong to no room and are spelled here alone; they

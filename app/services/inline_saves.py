@@ -62,7 +62,7 @@ class InlineSaves:
         self._rooms = rooms
 
     async def judge(
-        self, before: RoomConfig | None, after: RoomConfig, *, actor: str, host: str, confirmed: bool = True
+        self, before: RoomConfig | None, after: RoomConfig, *, actor: str, host: str, confirmed: bool
     ) -> Warnings:
         """Refuse the save, or say what it brings with it. ``host``: what the caller's request was sent to;
         ``confirmed`` False: the caller would have to present his key again to change what only an owner may (ADM-298).

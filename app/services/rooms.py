@@ -151,7 +151,7 @@ class RoomService:
         actor: str,
         if_match: str | None = None,
         host: str = "",
-        confirmed: bool = True,
+        confirmed: bool = False,
     ) -> Saved:
         """Create a room or change the fields that were sent (ADM-127). ``if_match``: header value, None = not sent.
 

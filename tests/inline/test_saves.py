@@ -38,7 +38,7 @@ async def refusal(
     judge: InlineSaves, before: Room | None, after: Room, actor: Actor = OWNER
 ) -> tuple[int, str, list[str]]:
     with pytest.raises(QmError) as caught:
-        await judge.judge(before and before.config, after.config, actor=actor, host="queue.test")
+        await judge.judge(before and before.config, after.config, actor=actor, host="queue.test", confirmed=True)
     return caught.value.status, caught.value.code, caught.value.members["fields"]
 
 
@@ -100,17 +100,19 @@ async def test_it_refuses_an_internal_address(names: dict[str, list[str]], origi
     if ":6379" in origin:  # the server's own stores, whatever is allowed
         assert (await refusal(saves(proxy_allow_private=True), None, after))[1] == "proxy_origin_private"
     else:
-        await saves(proxy_allow_private=True).judge(None, after.config, actor=OWNER, host="queue.test")  # INL-039
+        await saves(proxy_allow_private=True).judge(
+            None, after.config, actor=OWNER, host="queue.test", confirmed=True
+        )  # INL-039
 
 
 @pytest.mark.req("INL-033", "ADM-144")
 async def test_it_saves_a_name_that_does_not_resolve_and_says_so(names: dict[str, list[str]]) -> None:
     warnings = await saves(public_url="https://q.test").judge(
-        None, room("shop", origin="http://nowhere.test").config, actor=OWNER, host="q.test"
+        None, room("shop", origin="http://nowhere.test").config, actor=OWNER, host="q.test", confirmed=True
     )
     assert [warning["code"] for warning in warnings] == ["proxy_origin_unresolved"]
     assert await saves(public_url="https://q.test").judge(
-        None, room("shop", origin="http://site.test").config, actor=OWNER, host="q.test"
+        None, room("shop", origin="http://site.test").config, actor=OWNER, host="q.test", confirmed=True
     ) == []  # fmt: skip
 
 
@@ -136,7 +138,7 @@ async def test_it_refuses_an_origin_that_leads_back(
     if loops:
         assert await refusal(judge, None, after) == (400, "proxy_origin_loop", ["proxyOrigin"])
     else:
-        await judge.judge(None, after.config, actor=OWNER, host="queue.test")
+        await judge.judge(None, after.config, actor=OWNER, host="queue.test", confirmed=True)
 
 
 @pytest.mark.req("INL-010")
@@ -154,7 +156,9 @@ async def test_it_refuses_two_origins_on_one_host(names: dict[str, list[str]]) -
     assert await refusal(judge, None, room("two", "http://OTHER.test:8443/x", "http://inner.test")) == (
         409, "proxy_origin_conflict", ["proxyOrigin"],
     )  # fmt: skip
-    await judge.judge(None, room("two", "http://other.test/x", "http://site.test").config, actor=OWNER, host="q.test")
+    await judge.judge(
+        None, room("two", "http://other.test/x", "http://site.test").config, actor=OWNER, host="q.test", confirmed=True
+    )
 
 
 INLINE = room("shop", "https://shop.test/", "http://site.test")
@@ -174,12 +178,12 @@ async def test_it_leaves_where_traffic_goes_to_owners(
     names: dict[str, list[str]], before: Room | None, after: Room, is_change: bool
 ) -> None:
     judge = saves(public_url="https://q.test")
-    await judge.judge(before and before.config, after.config, actor=OWNER, host="q.test")
+    await judge.judge(before and before.config, after.config, actor=OWNER, host="q.test", confirmed=True)
     if is_change:
         status, code, _ = await refusal(judge, before, after, OPERATOR)
         assert (status, code) == (403, "inline_requires_owner")
     else:
-        await judge.judge(before and before.config, after.config, actor=OPERATOR, host="q.test")
+        await judge.judge(before and before.config, after.config, actor=OPERATOR, host="q.test", confirmed=True)
 
 
 @pytest.mark.req("INL-017")
@@ -187,7 +191,7 @@ async def test_it_leaves_where_traffic_goes_to_owners(
 async def test_it_says_what_an_operator_can_still_do(names: Any, before: Room | None, says: str) -> None:
     after = room("shop", "https://shop.test/", "http://203.0.114.8")
     with pytest.raises(QmError) as caught:
-        await saves().judge(before and before.config, after.config, actor=OPERATOR, host="")
+        await saves().judge(before and before.config, after.config, actor=OPERATOR, host="", confirmed=True)
     assert says in caught.value.sentence
 
 
@@ -206,7 +210,9 @@ async def test_it_says_what_an_operator_can_still_do(names: Any, before: Room | 
 async def test_it_warns_of_what_becomes_of_the_console(
     names: Any, before: Room | None, after: Room, host: str, settings: dict[str, Any], codes: list[str]
 ) -> None:
-    warnings = await saves(**settings).judge(before and before.config, after.config, actor=OWNER, host=host)
+    warnings = await saves(**settings).judge(
+        before and before.config, after.config, actor=OWNER, host=host, confirmed=True
+    )
     assert [warning["code"] for warning in warnings] == codes
     for warning in warnings:
         assert warning["message"]
@@ -221,8 +227,8 @@ async def test_it_warns_of_what_becomes_of_the_console(
 
 @pytest.mark.req("INL-026", "CFG-167")
 async def test_it_warns_only_of_the_first_inline_room(names: Any) -> None:
-    assert await saves(OTHER).judge(None, INLINE.config, actor=OWNER, host="qm.test") == []
+    assert await saves(OTHER).judge(None, INLINE.config, actor=OWNER, host="qm.test", confirmed=True) == []
     left = await saves(OTHER, public_url="https://qm.test/").judge(
-        INLINE.config, SNIPPET.config, actor=OWNER, host="shop.test"
+        INLINE.config, SNIPPET.config, actor=OWNER, host="shop.test", confirmed=True
     )
     assert [(warning["code"], warning["console"]) for warning in left] == [("inline_host_left", "https://qm.test/")]
