@@ -28,10 +28,14 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	touch $@
 
+$(VENV)/demo.stamp: requirements-dev.lock $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements-dev.lock aiohttp httpx
+	touch $@
+
 run: $(VENV)/run.stamp ## start the server on http://127.0.0.1:8080 with its private stores in ./data
 	@exec $(BIN)/python -m app serve
 
-demo: $(VENV)/run.stamp ## the server, a little shop behind it and visitors in line; Ctrl-C ends all
+demo: $(VENV)/demo.stamp ## the server, a little shop behind it and visitors in line; Ctrl-C ends all
 	@exec $(BIN)/python -m loadtests.demo
 
 test: $(VENV)/dev.stamp ## all tests in their short form

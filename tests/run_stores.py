@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
-import pytest
 from redis import Redis
 
 from app.infrastructure.embedded import PrivateStores
@@ -54,6 +53,8 @@ def shared() -> tuple[str, str]:
     """Addresses of the shared Valkey and Postgres. A test that asks is skipped, or fails, when there are none."""
     run = read(os.environ)
     if not run.has_stores:
+        import pytest  # here, because the demo starts its server by the harness where pytest is not installed
+
         (pytest.fail if run.must_have_stores else pytest.skip)(NEEDS)
     valkey_url, database_url = str(run.valkey_url), str(run.database_url)
     if valkey_url == AUTO:
