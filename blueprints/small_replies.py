@@ -36,6 +36,11 @@ def too_many(request: Request, limits: dict[str, str], wait_sec: int) -> HTTPRes
     """429: a page that loads itself again, or plain text for what is no navigation (VIS-079)."""
     if shows_page(request):
         return small(request, SmallPage.RATE_LIMITED, 429, limits, retry_after_sec=wait_sec)
+    return too_many_in_words(limits, wait_sec)
+
+
+def too_many_in_words(limits: dict[str, str], wait_sec: int) -> HTTPResponse:
+    """429 as plain text, for whatever shows no page."""
     sentence = f"Too many requests. Try again in {wait_sec} s."
     headers = {**limits, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex"}
     return HTTPResponse(sentence, status=429, headers=headers, content_type="text/plain; charset=utf-8")

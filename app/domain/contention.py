@@ -30,7 +30,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Where things stand. ``holds_at``: when the condition was last met, in the clock of the readings."""
+    """Where things stand. ``met_at``: when the condition was last met, in the clock of the readings."""
 
     looks: tuple[Look, ...] = ()
     is_on: bool = False

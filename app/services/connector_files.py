@@ -6,14 +6,13 @@ Not here: HTTP, and what a connector does (static/connectors).
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import io
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from app.services.asset_file import compress, content_hash
 from app.services.assets import STATIC_DIR
 
 SCRIPT: Final = "text/javascript"
@@ -44,11 +43,12 @@ class ConnectorFile:
     body: bytes
     media_type: str
     name: str
+    etag: str
 
-    @property
-    def etag(self) -> str:
-        """Entity tag."""
-        return f'"{hashlib.sha256(self.body).hexdigest()[:22]}"'
+    @classmethod
+    def of(cls, body: bytes, media_type: str, name: str) -> ConnectorFile:
+        """The file with its entity tag."""
+        return cls(body, media_type, name, f'"{content_hash(body)}"')
 
 
 class ConnectorFiles:
@@ -58,8 +58,8 @@ class ConnectorFiles:
         self._files: dict[tuple[str, str], ConnectorFile] = {}
         for one in CONNECTORS:
             name = f"{one.name}-{one.version}"
-            script = ConnectorFile((folder / one.id / one.script).read_bytes(), SCRIPT, f"{name}.js")
-            project = ConnectorFile(_archive(folder / one.id, one.files, name), ARCHIVE, f"{name}.tgz")
+            script = ConnectorFile.of((folder / one.id / one.script).read_bytes(), SCRIPT, f"{name}.js")
+            project = ConnectorFile.of(_archive(folder / one.id, one.files, name), ARCHIVE, f"{name}.tgz")
             for version in ("latest", one.version):
                 self._files[one.id, f"{version}.js"] = script
                 self._files[one.id, f"{version}.tgz"] = project
@@ -78,4 +78,4 @@ def _archive(folder: Path, names: tuple[str, ...], top: str) -> bytes:
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size, entry.mode = len(body), 0o644
             tar.addfile(entry, io.BytesIO(body))
-    return gzip.compress(packed.getvalue(), 9, mtime=0)
+    return compress(packed.getvalue())

@@ -7,13 +7,13 @@ everybody waiting who is served by it. Not here: what follows from it (cpu_watch
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Final
 
 from app.core import metrics
 from app.core.clock import mono
 from app.domain.contention import WINDOW_SEC
+from app.domain.hour_record import percentile
 from app.infrastructure.metric_book import MetricBook
 
 EVERY_SEC: Final = 0.1
@@ -63,14 +63,10 @@ class LoopMeter:
         self._book.observe(metrics.LOOP_LAG, late, self._process)
         self._book.put(metrics.LOOP_BEAT, int(now * 1000), self._process)
         if now >= self._window_ends:
-            self._book.put(metrics.LOOP_P99, int(percentile(self._late, _PART) * 1e6), self._process)
+            p99 = percentile(((one, 1.0) for one in self._late), _PART) or 0.0
+            self._book.put(metrics.LOOP_P99, int(p99 * 1e6), self._process)
             self._late.clear()
             self._window_ends = now + WINDOW_SEC
-
-
-def percentile(values: list[float], part: float) -> float:
-    """The smallest of ``values`` that at least ``part`` of them do not exceed; there is at least one value."""
-    return sorted(values)[math.ceil(part * len(values)) - 1]
 
 
 def worst_web_lag_ms(book: MetricBook, workers: int, now: float) -> float | None:

@@ -10,6 +10,7 @@ from app.context import AppContext
 from app.core.errors import NotFound
 from app.services.connector_files import ConnectorFiles
 from blueprints.etags import is_known
+from blueprints.small_replies import too_many_in_words
 
 BUDGET: Final = "connectors"
 PER_MINUTE: Final = 60
@@ -24,9 +25,7 @@ async def connector(request: Request, connector: str, file: str) -> HTTPResponse
     budget = qm.limiter.take(BUDGET, request.ctx.client.key, PER_MINUTE)
     if not budget.allowed:
         limits = {name.decode(): value.decode() for name, value in budget.headers()}
-        sentence = f"Too many requests. Try again in {budget.retry_after_sec} s."
-        headers = {**limits, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        return HTTPResponse(sentence, status=429, headers=headers, content_type="text/plain; charset=utf-8")
+        return too_many_in_words(limits, budget.retry_after_sec)
     found = _FILES.get(connector, file)
     if found is None:
         raise NotFound("Unknown connector")
