@@ -41,6 +41,7 @@ from app.services.commit import CommitWaiter
 from app.services.docs import Docs
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.fleet_counts import FleetCounts
+from app.services.heavy_asking import HeavyAsking
 from app.services.history import History
 from app.services.inline import Inline
 from app.services.install_check import InstallCheck
@@ -90,7 +91,7 @@ class AppContext:
     tickets: TicketLookup
     notes: Notes
     history: History
-    heavy: HeavyLink
+    heavy: HeavyAsking
     install_check: InstallCheck
     sessions: Sessions
     step_ups: StepUps
@@ -210,7 +211,7 @@ class AppContext:
             room_service=rooms.service, line_service=rooms.line, tickets=rooms.tickets,
             notes=Notes(NotesStore(postgres), directory),
             history=History(rooms=directory, store=ChartStore(valkey, prefix)),
-            heavy=HeavyLink(runtime.heavy_path),
+            heavy=HeavyAsking(HeavyLink(runtime.heavy_path), book),
             install_check=InstallCheck(rooms=rooms.service, pages=PagesSeen(valkey, prefix)),
             sessions=doors.sessions, step_ups=doors.step_ups, access=doors.access, audit_trail=doors.audit_trail,
             people=doors.people, operators=doors.operators, monitor_links=doors.monitor_links,

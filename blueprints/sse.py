@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol
 from sanic import Request
 from sanic.response import ResponseStream
 
-from app.core.clock import mono
-
 CONTENT_TYPE: Final = "text/event-stream; charset=utf-8"
 HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 """``X-Accel-Buffering`` keeps nginx from holding frames back."""
@@ -28,7 +26,9 @@ class _Connection(Protocol):
     """The part of the edge's protocol that a stream touches."""
 
     transport: Any
-    _time: float
+
+    def handler_lives(self) -> None:
+        """A handler that shows no life is ended after a while."""
 
     def cut(self) -> None:
         """Break the connection off."""
@@ -51,8 +51,7 @@ class ChunkSink:
         """Hand one frame to the socket; dropped when the reader has gone."""
         if not self.is_closed():
             self._transport.write(b"%x\r\n%b\r\n" % (len(frame), frame))
-            # The edge ends a handler that has sent nothing for RESPONSE_TIMEOUT; it looks at this time.
-            self._connection._time = mono()
+            self._connection.handler_lives()
 
     def unsent(self) -> int:
         """Bytes that the socket has not taken yet."""

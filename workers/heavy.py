@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import ujson
@@ -24,7 +24,9 @@ from app.infrastructure.heavy_link import (
     QUESTION_MAX,
     WAIT_EVERY_SEC,
     Frame,
+    HeavyUnavailable,
     LinkBroken,
+    Question,
     frame,
     read_frame,
     refusal_bytes,
@@ -33,9 +35,9 @@ from app.infrastructure.hour_store import HourStore, LiveHours
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.notes_store import NotesStore
 from app.infrastructure.room_directory import RoomDirectory
-from app.services.heavy_pauses import HeavyPauses
+from app.services.heavy_pauses import ASKED, HeavyPauses
 from app.services.heavy_turns import HeavyTurns, Turn
-from app.services.heavy_works import IS_WHOLE, QUICK, HeavyWorks, Work
+from app.services.heavy_works import IS_JSON, IS_WHOLE, QUICK, HeavyWorks, Work
 from app.services.history import History
 from app.services.notes import Notes
 from app.services.ref_search import RefsHere
@@ -47,6 +49,9 @@ from workers.runner import Background
 IDLE_SEC: Final = 120.0
 """How long it stays without a question."""
 QUESTION_SEC: Final = 10.0
+EARLY_SEC: Final = 20.0
+"""An answer in JSON that has not begun by then begins with blanks: proxies end what is silent for 30 or 60 s. A refusal
+before that has its own status."""
 
 log = structlog.get_logger(__name__)
 
@@ -55,8 +60,7 @@ async def run(background: Background) -> None:
     """Answer until the process is stopped, or nobody has asked for a while."""
     assert background.inbox is not None
     rooms, book = directory_of(background), background.book
-    pauses = pauses_of(background)
-    desk = HeavyDesk(_works(background, rooms, pauses), HeavyTurns(book), pauses, background)
+    desk = HeavyDesk(_works(background, rooms), HeavyTurns(book), pauses_of(background, ASKED), background)
     server = await asyncio.start_unix_server(desk.serve, sock=background.inbox, limit=PIECE_MAX)
     await rooms.start()
     background.ready()
@@ -69,13 +73,11 @@ async def run(background: Background) -> None:
         await rooms.stop()
 
 
-def _works(background: Background, rooms: RoomDirectory, pauses: HeavyPauses) -> HeavyWorks:
+def _works(background: Background, rooms: RoomDirectory) -> HeavyWorks:
     valkey, postgres, prefix = background.valkey, background.postgres, background.settings.valkey_prefix
     return HeavyWorks(
         notes=Notes(NotesStore(postgres), rooms),
-        reports=Reports(
-            rooms=rooms, live=LiveHours(prefix, LuaLoader(valkey)), store=HourStore(postgres), rest=pauses.let_pass
-        ),
+        reports=Reports(rooms=rooms, live=LiveHours(prefix, LuaLoader(valkey)), store=HourStore(postgres)),
         history=History(rooms=rooms, store=ChartStore(valkey, prefix)),
         refs=RefsHere(EngineLookup(prefix, LuaLoader(valkey))),
         look_again=rooms.look_again,
@@ -105,9 +107,9 @@ class HeavyDesk:
             writer.write(frame(Frame.TAKEN))
             async with asyncio.timeout(QUESTION_SEC):
                 _, content = await read_frame(reader, QUESTION_MAX)
-            line = Line(writer)
-            parts = [asyncio.ensure_future(part) for part in (self._answer(ujson.loads(content), line), reader.read(1))]
-            beat = asyncio.ensure_future(line.beat())
+            question, line = Question(**ujson.loads(content)), Line(writer)
+            parts = [asyncio.ensure_future(part) for part in (self._answer(question, line), reader.read(1))]
+            beat = asyncio.ensure_future(line.beat(_blank(question)))
             parts.append(beat)
             await asyncio.wait(parts[:2], return_when=asyncio.FIRST_COMPLETED)
             if parts[0].done():
@@ -132,10 +134,9 @@ class HeavyDesk:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, question: dict[str, Any], line: Line) -> None:
+    async def _answer(self, question: Question, line: Line) -> None:
         """Make the answer to one question and send it; a refusal in its place when it cannot be made."""
-        work = Work(str(question["kind"]), question["args"])
-        told = {"kind": work.kind, "by": question["by"], "request_id": question["request_id"]}
+        work, told = Work(question.kind, question.args), question.told
         began = mono(), cpu_sec()
         outcome = "broken_off"
         try:
@@ -145,13 +146,16 @@ class HeavyDesk:
                 return
             async with self._turns.place(work.kind) as turn:
                 log.info("heavy_work_begun", **told)
-                await self._make(work, line, turn, is_head=bool(question["is_head"]))
+                await self._make(work, line, turn, is_head=question.is_head)
                 outcome = "done"
         except QmError as refusal:
             outcome = refusal.code
             line.refuse(refusal)
         except OSError:
             pass  # the asker has gone
+        except asyncio.CancelledError:
+            line.refuse(HeavyUnavailable())  # for an asker who has not: this process ends
+            raise
         except Exception:
             log.exception("heavy_work_failed", **told)
             outcome = "failed"
@@ -167,8 +171,13 @@ class HeavyDesk:
 
     async def _make(self, work: Work, line: Line, turn: Turn, *, is_head: bool) -> None:
         """Two pieces are made before the head is sent: a store that is away is a refusal, not half a file."""
-        await self._pauses.let_pass()
-        async with contextlib.aclosing(self._works.pieces(work)) as pieces:
+
+        async def rest() -> None:
+            await self._pauses.let_pass()
+            await turn.share()
+
+        await rest()
+        async with contextlib.aclosing(self._works.pieces(work, rest)) as pieces:
             first = await anext(pieces)
             first += await anext(pieces, "")
             line.head(len(first.encode()) if work.kind in IS_WHOLE else None)
@@ -178,8 +187,15 @@ class HeavyDesk:
                 async for piece in pieces:
                     line.body(piece)
                     await turn.outlast(line.taken())
-                    await self._pauses.let_pass()
+                    await rest()
         line.end()
+
+
+def _blank(question: Question) -> str | None:
+    """What may be sent at any moment of an answer without changing what it says; None: nothing."""
+    if question.kind not in IS_JSON:
+        return None
+    return "" if question.is_head else " "
 
 
 class Line:
@@ -187,21 +203,30 @@ class Line:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
+        self._began = mono()
+        self._has_head = False
         self._is_taking = False
         self.bytes = 0
         """Bytes of the body so far."""
         self.rows = 0
         """Lines of it."""
 
-    async def beat(self) -> None:
-        """Say now and then that there will be an answer."""
+    async def beat(self, blank: str | None) -> None:
+        """Say now and then that there will be an answer; after EARLY_SEC in the answer itself, if it takes blanks."""
         while True:
             await asyncio.sleep(WAIT_EVERY_SEC)
-            if not self._is_taking:
-                self._writer.write(frame(Frame.WAIT))
+            if self._is_taking:
+                continue
+            self._writer.write(frame(Frame.WAIT))
+            if blank is not None and mono() - self._began >= EARLY_SEC:
+                self.head(None)
+                self.body(blank)
 
     def head(self, length: int | None) -> None:
-        """The answer begins."""
+        """The answer begins, unless it has."""
+        if self._has_head:
+            return
+        self._has_head = True
         self._writer.write(frame(Frame.HEAD, ujson.dumps({"length": length}).encode()))
 
     def body(self, text: str) -> None:

@@ -180,6 +180,7 @@ def _fact(name: str, text: str, *labels: str, kind: Kind = Kind.COUNTER) -> Metr
 
 
 HEAVY_WAITING = _fact("heavy_waiting", "Pieces of heavy work that wait for their turn.", kind=Kind.GAUGE)
+HEAVY_ASKED = _fact("heavy_asked", "Questions to process heavy that a web worker waits for.", kind=Kind.GAUGE)
 HEAVY_PAUSED = _fact("heavy_paused", "1 while heavy work rests because of contention.", kind=Kind.GAUGE)
 TOKENS_PRESENTED = _fact("tokens_presented", "Requests that brought a visitor token.")
 PROBE_ERRORS = _fact("probe_errors", "Probes of the journal that failed.")

@@ -15,7 +15,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from typing import Any, Final
 import structlog
 import ujson
 
+from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
 
 PIECE_MAX: Final = 64 * 1024
@@ -53,6 +54,31 @@ class Frame(IntEnum):
 
 class LinkBroken(Exception):
     """The other side ended in the middle, or said what nobody says."""
+
+
+class HeavyUnavailable(Unavailable):
+    """503 ``heavy_unavailable``: the process for heavy work ended in the middle, or does not answer."""
+
+    code = "heavy_unavailable"
+    sentence = "The process that makes exports and long reports ended, or does not answer. Ask again shortly."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one connection asks for; ``args`` is what JSON can say."""
+
+    kind: str
+    args: Mapping[str, Any]
+    is_head: bool = False
+    """Only the head of the answer is wanted."""
+    by: str = ""
+    """Who asks: a name of the audit trail."""
+    request_id: str = ""
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the log says of it at each line."""
+        return {"kind": self.kind, "by": self.by, "request_id": self.request_id}
 
 
 def bind_socket(folder: Path) -> socket.socket:
@@ -120,51 +146,68 @@ class HeavyLink:
         self._path = path
 
     @asynccontextmanager
-    async def ask(self, question: Mapping[str, Any], note_sign: Callable[[], None]) -> AsyncIterator[HeavyAnswer]:
+    async def ask(self, question: Question, note_sign: Callable[[], None]) -> AsyncIterator[HeavyAnswer]:
         """Ask, and wait until the answer begins; the end of the block ends the work, done or not.
 
         ``note_sign`` is called whenever the other side shows that it is at it. Raises QmError: the refusal of whoever
-        answers, or Unavailable when nobody does.
+        answers, or HeavyUnavailable when nobody does, which is told the log as the end of the work.
         """
         try:
             async with asyncio.timeout(CONNECT_SEC):
                 reader, writer = await asyncio.open_unix_connection(self._path, limit=PIECE_MAX)
         except (OSError, TimeoutError) as error:
             log.warning("heavy_process_not_reached", why=str(error))
-            raise Unavailable from error
+            raise HeavyUnavailable from error
         try:
-            writer.write(frame(Frame.QUESTION, ujson.dumps(question).encode()))
-            kind, content = await _next(reader, note_sign)
+            writer.write(frame(Frame.QUESTION, ujson.dumps(asdict(question)).encode()))
+            listener = _Listener(reader, question, note_sign)
+            kind, content = await listener.next()
             if kind is not Frame.HEAD:
-                raise _broken(f"{kind.name} before the head")
-            yield HeavyAnswer(ujson.loads(content)["length"], _pieces(reader, note_sign))
+                raise listener.ended("process_confused")
+            yield HeavyAnswer(ujson.loads(content)["length"], listener.pieces())
         finally:
             writer.transport.abort()
 
 
-async def _pieces(reader: asyncio.StreamReader, note_sign: Callable[[], None]) -> AsyncIterator[bytes]:
-    while True:
-        kind, content = await _next(reader, note_sign)
-        if kind is Frame.END:
-            return
-        yield content
+class _Listener:
+    """Hears the answer to one question."""
 
+    def __init__(self, reader: asyncio.StreamReader, question: Question, note_sign: Callable[[], None]) -> None:
+        self._reader = reader
+        self._question = question
+        self._note_sign = note_sign
+        self._began = mono()
+        self._bytes = 0
 
-async def _next(reader: asyncio.StreamReader, note_sign: Callable[[], None]) -> tuple[Frame, bytes]:
-    """The next frame that means something. Raises QmError."""
-    while True:
-        try:
-            async with asyncio.timeout(SILENT_SEC):
-                kind, content = await read_frame(reader)
-        except (LinkBroken, TimeoutError) as error:
-            raise _broken(str(error) or "silent") from error
-        note_sign()
-        if kind is Frame.REFUSAL:
-            raise _refusal(content)
-        if kind not in (Frame.TAKEN, Frame.WAIT):
-            return kind, content
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body."""
+        while True:
+            kind, content = await self.next()
+            if kind is Frame.END:
+                return
+            self._bytes += len(content)
+            yield content
 
+    async def next(self) -> tuple[Frame, bytes]:
+        """The next frame that means something. Raises QmError."""
+        while True:
+            try:
+                async with asyncio.timeout(SILENT_SEC):
+                    kind, content = await read_frame(self._reader)
+            except LinkBroken as error:
+                raise self.ended("process_ended") from error
+            except TimeoutError as error:
+                raise self.ended("process_silent") from error
+            self._note_sign()
+            if kind is Frame.REFUSAL:
+                raise _refusal(content)
+            if kind not in (Frame.TAKEN, Frame.WAIT):
+                return kind, content
 
-def _broken(why: str) -> Unavailable:
-    log.warning("heavy_work_broke_off", why=why)
-    return Unavailable()
+    def ended(self, outcome: str) -> HeavyUnavailable:
+        """Tell the log of the end that the other side cannot tell of any more (BUD-081)."""
+        log.warning(
+            "heavy_work_ended", **self._question.told, outcome=outcome, sec=round(mono() - self._began, 3),
+            bytes=self._bytes,
+        )  # fmt: skip
+        return HeavyUnavailable()

@@ -7,16 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.clock import mono
 
 Rest = Callable[[], Awaitable[None]]
 """Awaited between the steps of work that can wait."""
-PAUSE_MAX_SEC: Final = 300.0
-WORK_SEC: Final = 30.0
-"""After the longest pause work goes on for so long before it rests again."""
 LOOK_SEC: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How work goes on while there is no CPU to spare: a tenth of the time, in stretches of its own length."""
+
+    rest_sec: float
+    """Longest rest at a time."""
+    work_sec: float
+    """After such a rest work goes on for so long before it rests again."""
+
+
+OWN: Final = Pace(rest_sec=300.0, work_sec=30.0)
+"""Of work for which nobody waits."""
+ASKED: Final = Pace(rest_sec=4.0, work_sec=0.4)
+"""Of work whose asker waits behind proxies that end a silent answer after 30 or 60 s. As many pieces as have a place
+take turns, so each is silent for a few rests in a row."""
 
 
 class HeavyPauses:
@@ -25,6 +40,7 @@ class HeavyPauses:
     def __init__(
         self,
         is_contended: Callable[[], bool],
+        pace: Pace = OWN,
         *,
         show: Callable[[bool], None] = lambda _: None,
         now: Callable[[], float] = mono,
@@ -32,6 +48,7 @@ class HeavyPauses:
     ) -> None:
         """``show`` is told whether anything rests; ``now``: seconds of a clock that only goes forward."""
         self._is_contended = is_contended
+        self._pace = pace
         self._show = show
         self._now = now
         self._sleep = sleep
@@ -39,7 +56,7 @@ class HeavyPauses:
         self._resting = 0
 
     async def let_pass(self) -> None:
-        """Return at once without contention, else when it is over or has lasted for PAUSE_MAX_SEC."""
+        """Return at once without contention, else when it is over or the rest has lasted long enough."""
         began = self._now()
         if began < self._free_until or not self._is_contended():
             return
@@ -47,8 +64,8 @@ class HeavyPauses:
         try:
             while self._is_contended():
                 await self._sleep(LOOK_SEC)
-                if self._now() - began >= PAUSE_MAX_SEC:
-                    self._free_until = self._now() + WORK_SEC
+                if self._now() - began >= self._pace.rest_sec:
+                    self._free_until = self._now() + self._pace.work_sec
                     return
         finally:
             self._count(-1)

@@ -18,6 +18,8 @@ from app.infrastructure.metric_book import MetricBook
 WAITING_MAX: Final = 4
 PATIENCE_SEC: Final = 0.25
 """How long a piece keeps its turn while whoever asked takes nothing."""
+SHARE_SEC: Final = 1.0
+"""How long a piece keeps its turn while others wait for theirs: none may leave its asker without a byte for long."""
 RETRY_AFTER_SEC: Final = 10
 
 
@@ -27,6 +29,9 @@ class Busy(QmError):
     status = 429
     code = "busy"
     sentence = "This server is at work on other exports and long reports. Try again shortly."
+
+    def __init__(self) -> None:
+        super().__init__(headers={"Retry-After": str(RETRY_AFTER_SEC)})
 
 
 class HeavyTurns:
@@ -53,7 +58,7 @@ class HeavyTurns:
     async def place(self, kind: str) -> AsyncIterator[Turn]:
         """A place, held until the block ends; entered when it is this piece's turn. Raises Busy."""
         if self._inside > WAITING_MAX:
-            raise Busy(headers={"Retry-After": str(RETRY_AFTER_SEC)})
+            raise Busy
         self._inside += 1
         turn = Turn(self, kind)
         try:
@@ -100,6 +105,12 @@ class Turn:
         turns._book.put(metrics.HEAVY_RUNNING, 0, self._kind)
         turns._lock.release()
         turns.show()
+
+    async def share(self) -> None:
+        """Between two steps: let the others have their turn, once this piece has had its own for a while."""
+        if self._turns.inside > 1 and self._began is not None and mono() - self._began >= SHARE_SEC:
+            self.give()
+            await self.take()
 
     async def outlast(self, taking: Awaitable[None]) -> None:
         """Wait for whoever asked to take what was made; when that takes long, others have the turn meanwhile."""

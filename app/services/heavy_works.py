@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.core.jsonbody import dump
 from app.domain.hour_record import HOUR_MS
 from app.infrastructure.notes_store import AuditQuery
+from app.services.heavy_pauses import Rest, never
 from app.services.history import History
 from app.services.notes import NARROW_ROWS, Notes
 from app.services.ref_search import RefsHere
@@ -77,14 +78,14 @@ class HeavyWorks:
         """``look_again`` reads the list of rooms anew: a room that a web worker acknowledged has to be there."""
         self._look_again = look_again
         self._refs = refs
-        self._makers: dict[str, Callable[..., Pieces]] = {
-            "audit_csv": lambda **args: notes.audit_csv(AuditQuery(**args)),
-            "audit": lambda **args: _one(notes.audit(AuditQuery(**args))),
-            "report_csv": lambda **args: reports.csv(_report_query(args)),
-            "report": lambda **args: _one(reports.json(_report_query(args))),
-            "chart_csv": lambda room: history.csv(room),
-            "chart": lambda: history.json(None),
-            "timeline": lambda parameters, with_names: _one(notes.timeline(parameters, with_names=with_names)),
+        self._makers: dict[str, Callable[[Mapping[str, Any], Rest], Pieces]] = {
+            "audit_csv": lambda args, _: notes.audit_csv(AuditQuery(**args)),
+            "audit": lambda args, _: _one(notes.audit(AuditQuery(**args))),
+            "report_csv": lambda args, rest: reports.csv(_report_query(args), rest),
+            "report": lambda args, rest: _one(reports.json(_report_query(args), rest)),
+            "chart_csv": lambda args, _: history.csv(args["room"]),
+            "chart": lambda _args, _rest: history.json(None),
+            "timeline": lambda args, _: _one(notes.timeline(**args)),
         }
 
     @property
@@ -96,10 +97,10 @@ class HeavyWorks:
         """The answer to what needs no turn (QUICK)."""
         return dump(await self._refs.answer(**work.args))
 
-    async def pieces(self, work: Work) -> Pieces:
-        """The answer, in pieces."""
+    async def pieces(self, work: Work, rest: Rest = never) -> Pieces:
+        """The answer, in pieces; ``rest`` is awaited between the steps of a piece that takes many."""
         await self._look_again()
-        async for piece in self._makers[work.kind](**work.args):
+        async for piece in self._makers[work.kind](work.args, rest):
             yield piece
 
 
@@ -107,6 +108,8 @@ QUICK: Final = frozenset({"refs"})
 """Kinds that take a second at most: they need no turn and are done in slices, between the steps of others."""
 IS_WHOLE: Final = frozenset({"audit", "report", "timeline"})
 """Kinds whose one piece is the whole answer."""
+IS_JSON: Final = IS_WHOLE | {"chart"}
+"""Kinds that may have a blank before, between and behind their pieces."""
 
 
 async def _one(answer: Awaitable[dict[str, Any] | None]) -> Pieces:

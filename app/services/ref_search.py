@@ -11,7 +11,7 @@ import ujson
 
 from app.core.ids import RoomId
 from app.infrastructure.engine_lookup import EngineLookup
-from app.infrastructure.heavy_link import HeavyLink
+from app.infrastructure.heavy_link import HeavyLink, Question
 from app.services.ref_index import SLICE, TICKETS, RefIndex
 
 NARROW: Final = SLICE
@@ -88,8 +88,7 @@ class RefsElsewhere:
 
     async def _ask(self, what: str, room_id: str, generation: int, ref: str, last: int) -> list[int]:
         args = {"what": what, "room_id": room_id, "generation": generation, "ref": ref, "last": last}
-        question = {"kind": "refs", "args": args, "is_head": False, "by": "", "request_id": ""}
-        async with self._link.ask(question, lambda: None) as answer:
+        async with self._link.ask(Question("refs", args), lambda: None) as answer:
             text = b"".join([piece async for piece in answer.pieces])
         numbers: list[int] = ujson.loads(text)["numbers"]
         return numbers

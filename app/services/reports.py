@@ -7,7 +7,7 @@ row says (domain/report.py), keeping of hours (hour_keeper.py). Source: OBS-160 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -24,6 +24,7 @@ from app.domain.hour_record import HOUR_MS
 from app.domain.report import BUCKETS, COLUMNS, NOTES, Life, report_row
 from app.infrastructure.hour_store import HourStore, LiveHours, RoomHour
 from app.infrastructure.room_directory import RoomDirectory
+from app.services.heavy_pauses import Rest, never
 
 PARAMETERS: Final = frozenset({"bucket", "from", "to", "roomId", "format"})
 DEFAULT_MS: Final = {"hour": 24 * HOUR_MS, "day": 30 * 24 * HOUR_MS}
@@ -67,22 +68,19 @@ class Reports:
         live: LiveHours,
         store: HourStore,
         now: Callable[[], int] = wall_ms,
-        rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``rest`` is awaited between the trips of a long report."""
         self._rooms = rooms
         self._live = live
         self._store = store
         self._now = now
-        self._rest = rest
 
-    async def json(self, query: ReportQuery) -> dict[str, Any]:
-        """The whole answer."""
+    async def json(self, query: ReportQuery, rest: Rest = never) -> dict[str, Any]:
+        """The whole answer; ``rest`` is awaited between the trips of a long one."""
         unit = BUCKETS[query.bucket] // HOUR_MS
         first, end = _hours(query)
         if await self._store.count(first, end, unit, query.rooms, ROWS_MAX) > ROWS_MAX:
             raise RangeTooLarge
-        rows = [row async for row in self._rows(query)]
+        rows = [row async for row in self._rows(query, rest)]
         if len(rows) > ROWS_MAX:
             raise RangeTooLarge
         return {
@@ -94,13 +92,13 @@ class Reports:
             "rows": rows,
         }
 
-    async def csv(self, query: ReportQuery) -> AsyncGenerator[str]:
-        """All rows as CSV, in pieces."""
+    async def csv(self, query: ReportQuery, rest: Rest = never) -> AsyncGenerator[str]:
+        """All rows as CSV, in pieces; ``rest`` as in ``json``."""
         yield csv_line(COLUMNS)
-        async for row in self._rows(query):
+        async for row in self._rows(query, rest):
             yield csv_line(ujson.dumps(value) if isinstance(value, bool) else value for value in row.values())
 
-    async def _rows(self, query: ReportQuery) -> AsyncIterator[dict[str, Any]]:
+    async def _rows(self, query: ReportQuery, rest: Rest) -> AsyncIterator[dict[str, Any]]:
         """Rows by room and time."""
         now = int(self._now())
         first, end = _hours(query)
@@ -110,8 +108,7 @@ class Reports:
         first -= first % (BUCKETS[query.bucket] // HOUR_MS)
         made = 0
         for some, since, until in _pieces(names, first, end):
-            if self._rest is not None:
-                await self._rest()
+            await rest()
             hours = await self._read(some, since, until, live)
             lives = await self._store.lives(sorted(set(map(_generation, hours))))
             for (room_id, start), group in groupby(hours, key=lambda hour: (hour.room_id, _start(hour, query.bucket))):

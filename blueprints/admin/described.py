@@ -65,7 +65,7 @@ _STEP_UP: Final = Parameter(
 _CSRF: Final = Parameter("X-QM-CSRF", "Anything: it says that a page of this server asks.", place="header")
 
 
-_HEAVY: Final = ("busy",)
+_HEAVY: Final = ("busy", "heavy_unavailable")
 """Of what another process makes when it is long."""
 
 
@@ -133,8 +133,12 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         body={**body_of({}, {"ticket": integer(1, 2**32 - 1), "ref": TEXT}), "minProperties": 1, "maxProperties": 1},
         needs_body=True,
     ),
-    ("GET", "rooms/<id>/tickets"): _read("Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref"),
-    ("GET", "rooms/<id>/tickets/<n>"): _read("One ticket", ref("Ticket"), "no_room", "invalid_ticket"),
+    ("GET", "rooms/<id>/tickets"): _read(
+        "Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref", "heavy_unavailable"
+    ),
+    ("GET", "rooms/<id>/tickets/<n>"): _read(
+        "One ticket", ref("Ticket"), "no_room", "invalid_ticket", "heavy_unavailable"
+    ),
     ("POST", "rooms/<id>/rules/test"): _act(
         "Which rule would win?", shapes.TRIAL, "no_room", "invalid_url", "invalid_rules", needs_body=True,
         body=body_of({"url": TEXT}, {"rules": shapes.setting(BY_NAME["rules"], answered=False)}),

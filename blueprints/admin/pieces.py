@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 
 from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
+from app.infrastructure.heavy_link import Question
 from app.services.heavy_works import Work
 from blueprints.admin.routing import JSON_TYPE, NO_STORE, Call
 
@@ -65,27 +66,21 @@ async def from_heavy(
     def note_sign() -> None:
         if response is None and connection.is_half_closed and mono() - began > GONE_SEC:
             raise Unavailable
-        # The edge ends a handler that has sent nothing for RESPONSE_TIMEOUT; it looks at this time.
-        connection._time = mono()
+        connection.handler_lives()
 
-    question = {
-        "kind": work.kind,
-        "args": work.args,
-        "is_head": request.method == "HEAD",
-        "by": call.principal.name,
-        "request_id": request.ctx.request_id,
-    }
+    is_head, request_id = request.method == "HEAD", request.ctx.request_id
+    question = Question(work.kind, work.args, is_head, call.principal.name, request_id)
     async with call.qm.heavy.ask(question, note_sign) as answer:
         length = {} if answer.length is None else {"Content-Length": str(answer.length)}
         response = await request.respond(content_type=content_type, headers={**headers, **length})
         assert response is not None
-        if request.method == "HEAD":
+        if is_head:
             await response.send(b" ")  # Sanic leaves it out; without it the head would speak of an empty body
         try:
             async for piece in answer.pieces:
                 await response.send(piece)
         except QmError as error:
-            log.warning("answer_broken_off", kind=work.kind, why=error.code, request_id=request.ctx.request_id)
+            log.warning("answer_broken_off", kind=work.kind, why=error.code, request_id=request_id)
             connection.cut()
             return None
         await response.eof()

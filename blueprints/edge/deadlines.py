@@ -114,9 +114,13 @@ class Deadlines(HttpProtocol):
 
     def expect_handler(self) -> None:
         """The request is there: now it is the handler's time."""
-        self._time = mono()
+        self.handler_lives()
         self._phase = Phase.HANDLER
         self._deadline = 0.0
+
+    def handler_lives(self) -> None:
+        """The handler shows that it is at work: it is ended when it has not for RESPONSE_TIMEOUT."""
+        self._time = mono()
 
     def quiet_since(self) -> float | None:
         """Since when no complete request has come (loop's clock); None while one is at work or an answer is unsent."""

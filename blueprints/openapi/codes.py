@@ -21,7 +21,7 @@ _BY_STATUS: Final = {
     429: "busy prequeue_identity_limit queue_identity_limit rate_limited sse_limit too_many_auth_failures",
     500: "internal_error",
     501: "upgrade_not_supported",
-    503: "line_full overloaded sse_full storage_unavailable too_many_streams",
+    503: "heavy_unavailable line_full overloaded sse_full storage_unavailable too_many_streams",
 }
 STATUS: Final[Mapping[str, int]] = {code: status for status, codes in _BY_STATUS.items() for code in codes.split()}
 

@@ -84,6 +84,10 @@ def begun(server: Server) -> list[str]:
     return re.findall(r"heavy_work_begun .*?kind=(\w+)", server.stderr)
 
 
+def lost_work(server: Server) -> list[str]:
+    return re.findall(r"heavy_work_ended .*outcome=process_ended.*", server.stderr)
+
+
 @contextmanager
 def held_up(pid: int) -> Iterator[None]:
     """A process that does nothing meanwhile."""
@@ -144,9 +148,10 @@ def test_it_makes_long_answers_in_a_process_of_its_own_and_small_ones_where_it_i
             assert answer.headers["content-length"] == str(len(answer.content))
     assert " error " not in server.stderr
     assert len(pids(server, "heavy")) == 1
+    own = os.getpriority(os.PRIO_PROCESS, 0)
     for title in ("heavy", "jobs"):  # rebuilds, draws, checkpoints, mail and deleting are done by jobs
-        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, title)] == [10], title
-    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, "web")} == {0}
+        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, title)] == [min(19, own + 10)], title
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(server, "web")} == {own}
 
 
 @pytest.mark.req("OBS-188")
@@ -247,6 +252,9 @@ def test_a_file_that_breaks_off_never_looks_whole_and_the_next_one_is(server: Se
         os.kill(victim, signal.SIGKILL)
         with pytest.raises(httpx.HTTPError):
             reader.rest()
+    wait_for(lambda: lost_work(server))
+    (line,) = lost_work(server)
+    assert ("by=ADMIN_KEY" in line, "kind=audit_csv" in line) == (True, True), "told by the process that asked"
     wait_for(lambda: pids(server, "heavy") not in ([], [victim]))
     wait_for(lambda: heavy_block(server) == {"running": [], "waiting": 0, "paused": False})
     assert len(ask(server, "GET", "/api/admin/audit?format=csv").content) > 4000 * ENTRIES
@@ -254,13 +262,17 @@ def test_a_file_that_breaks_off_never_looks_whole_and_the_next_one_is(server: Se
     assert "NoneType" not in server.stderr, "who was cut off is no error of ours"
 
     (victim,) = pids(server, "heavy")
-    with ThreadPoolExecutor(1) as pool, held_up(victim):
-        asked = pool.submit(ask, server, "GET", "/api/admin/reports")
-        wait_for(lambda: connections(server) > 1)
+    with ThreadPoolExecutor(5) as pool, held_up(victim):
+        asked = [pool.submit(ask, server, "GET", "/api/admin/reports") for _ in range(5)]
+        wait_for(lambda: connections(server) > len(asked))
+        assert ask(server, "GET", "/api/admin/reports").json()["code"] == "busy", "though the process hangs"
+        assert not any(answer.done() for answer in asked)
         os.kill(victim, signal.SIGKILL)
-        answer = asked.result(60)
-    # It had accepted the question, or the question waited at the socket for the next process.
-    assert (answer.status_code, answer.headers.get("retry-after")) in ((503, "5"), (200, None))
+        answers = [answer.result(60) for answer in asked]
+    for answer in answers:
+        # It had accepted the question, or the question waited at the socket for the next process.
+        said = answer.status_code, answer.headers.get("retry-after"), answer.json().get("code")
+        assert said in ((503, "5", "heavy_unavailable"), (200, None, None))
 
 
 def connections(server: Server) -> int:

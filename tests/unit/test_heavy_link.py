@@ -13,13 +13,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ujson
+from structlog.testing import capture_logs
 
-from app.core.errors import InvalidField, QmError, StorageUnavailable, Unavailable
+from app.core.errors import InvalidField, QmError, StorageUnavailable
 from app.infrastructure import heavy_link
-from app.infrastructure.heavy_link import SOCKET_NAME, Frame, HeavyLink, bind_socket, frame, read_frame
+from app.infrastructure.heavy_link import (
+    SOCKET_NAME,
+    Frame,
+    HeavyLink,
+    HeavyUnavailable,
+    Question,
+    bind_socket,
+    frame,
+    read_frame,
+)
 from app.infrastructure.metric_book import MetricBook
-from app.services.heavy_pauses import HeavyPauses
-from app.services.heavy_turns import HeavyTurns
+from app.services.heavy_asking import HeavyAsking
+from app.services.heavy_pauses import HeavyPauses, Rest
+from app.services.heavy_turns import RETRY_AFTER_SEC, WAITING_MAX, Busy, HeavyTurns
 from app.services.heavy_works import Work
 from workers import heavy
 from workers.heavy import HeavyDesk
@@ -33,8 +45,9 @@ class Works:
     def __init__(self) -> None:
         self.made = 0
         self.open = 0
+        self.may_go_on = asyncio.Event()
 
-    async def pieces(self, work: Work) -> AsyncGenerator[str]:
+    async def pieces(self, work: Work, _: Rest) -> AsyncGenerator[str]:
         self.open += 1
         try:
             for piece in work.args["pieces"] * work.args["times"]:
@@ -45,7 +58,8 @@ class Works:
                 if piece == "a bug":
                     raise ZeroDivisionError
                 if piece == "wait":
-                    await asyncio.Event().wait()
+                    await self.may_go_on.wait()
+                    continue
                 self.made += 1
                 yield piece
         finally:
@@ -79,8 +93,7 @@ class Side:
 
     def ask(self, *pieces: str, kind: str = "audit_csv", is_head: bool = False, times: int = 1) -> Any:
         args = {"pieces": pieces, "times": times}
-        question = {"kind": kind, "args": args, "is_head": is_head, "by": "Ann", "request_id": "R1"}
-        return self.link.ask(question, self.note)
+        return self.link.ask(Question(kind, args, is_head, "Ann", "R1"), self.note)
 
     def note(self) -> None:
         self.signs += 1
@@ -148,8 +161,104 @@ async def test_what_breaks_off_behind_the_head_never_looks_whole(side: Side) -> 
         await anext(answer.pieces)
         for task in list(side.desk._at_work):
             task.cancel()
-        with pytest.raises(Unavailable):
+        with pytest.raises(QmError) as ended:
             [piece async for piece in answer.pieces]
+    assert ended.value.code == "heavy_unavailable"
+
+
+async def test_it_tells_of_the_end_that_the_other_process_cannot_tell_of(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heavy_link, "SILENT_SEC", 0.05)
+    for dies, outcome in ((True, "process_ended"), (False, "process_silent")):
+
+        async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dies: bool = dies) -> None:
+            await read_frame(reader, heavy_link.QUESTION_MAX)
+            writer.write(frame(Frame.HEAD, b'{"length":null}') + frame(Frame.BODY, b"half"))
+            if not dies:
+                await reader.read()
+            writer.close()
+
+        path = str(side.folder / outcome)
+        async with await asyncio.start_unix_server(half, path):
+            with capture_logs() as lines:
+                async with HeavyLink(path).ask(Question("report_csv", {}, by="Ann", request_id="R7"), side.note) as got:
+                    with pytest.raises(HeavyUnavailable) as lost:
+                        [piece async for piece in got.pieces]
+            assert (lost.value.status, lost.value.code) == (503, "heavy_unavailable")
+            assert lost.value.headers == {"Retry-After": "5"}
+            (line,) = lines
+            told = {"event": "heavy_work_ended", "kind": "report_csv", "by": "Ann", "request_id": "R7", "bytes": 4}
+            assert line.items() >= {**told, "outcome": outcome}.items()
+
+
+async def test_it_tells_of_each_end_once_when_the_other_process_stops_in_order(side: Side) -> None:
+    with capture_logs() as lines:
+        asking = asyncio.create_task(side.read("wait"))
+        await until(lambda: side.works.open == 1)
+        await side.stop()
+        with pytest.raises(QmError) as ended:
+            await asking
+    assert ended.value.code == "heavy_unavailable"
+    assert [line["outcome"] for line in lines if line["event"] == "heavy_work_ended"] == ["broken_off"]
+
+
+@pytest.mark.req("BUD-076")
+async def test_it_refuses_at_once_what_has_no_place_though_nobody_answers(side: Side) -> None:
+    await side.stop()  # a process that hangs: the questions wait at its socket
+    workers = [HeavyAsking(side.link, side.book), HeavyAsking(side.link, side.book)]
+    question = Question("audit_csv", {}, by="Ann", request_id="R1")
+
+    async def wait_for_answer(number: int) -> None:
+        async with workers[number % 2].ask(question, side.note):
+            pass
+
+    waiting = [asyncio.create_task(wait_for_answer(number)) for number in range(1 + WAITING_MAX)]
+    await asyncio.sleep(0)
+    for worker in workers:
+        with capture_logs() as lines, pytest.raises(Busy) as refusal:
+            async with asyncio.timeout(10), worker.ask(question, side.note):
+                pass
+        assert refusal.value.headers == {"Retry-After": str(RETRY_AFTER_SEC)}
+        assert [(line["event"], line["outcome"], line["by"]) for line in lines] == [("heavy_work_ended", "busy", "Ann")]
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+    await side.start()
+    async with workers[0].ask(Question("audit_csv", {"pieces": ["a"], "times": 1}), side.note) as answer:
+        assert [piece async for piece in answer.pieces] == [b"a"]
+
+
+async def test_json_that_takes_long_begins_with_blanks_and_a_file_never_does(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heavy, "WAIT_EVERY_SEC", 0.01)
+    monkeypatch.setattr(heavy, "EARLY_SEC", 0.02)
+    whole = '{"rows":[1,2]}'
+    for kind, pieces in (("report", ("wait", whole)), ("chart", ('{"rows":', "[1,", "wait", "2]}"))):
+        side.works.may_go_on.clear()
+        async with side.ask(*pieces, kind=kind) as answer:
+            assert answer.length is None
+            text = ""
+            async for piece in answer.pieces:
+                text += piece.decode()
+                if piece == b" ":
+                    side.works.may_go_on.set()
+        assert " " in text
+        assert ujson.loads(text) == ujson.loads(whole)
+
+    side.works.may_go_on.clear()
+    async with side.ask("wait", whole, kind="report", is_head=True) as answer:
+        side.works.may_go_on.set()
+        assert [piece async for piece in answer.pieces] == []
+
+    side.works.may_go_on.clear()
+    asking = asyncio.create_task(side.read("a", "wait", "b", kind="report_csv"))
+    seen = side.signs
+    await until(lambda: side.signs > seen + 5)
+    side.works.may_go_on.set()
+    assert await asking == "ab"
 
 
 async def test_it_ends_the_work_when_the_asker_goes(side: Side) -> None:
@@ -189,14 +298,14 @@ async def test_it_says_that_it_is_still_there(side: Side, monkeypatch: pytest.Mo
 
 async def test_it_is_unavailable_when_nobody_answers(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = HeavyLink(str(side.folder / "nobody.sock"))
-    with pytest.raises(Unavailable) as refusal:
-        async with nowhere.ask({}, side.note):
+    with pytest.raises(HeavyUnavailable) as refusal:
+        async with nowhere.ask(Question("audit", {}), side.note):
             pass
     assert refusal.value.headers == {"Retry-After": "5"}
 
     monkeypatch.setattr(heavy_link, "SILENT_SEC", 0.05)
     await side.stop()
-    with pytest.raises(Unavailable):
+    with pytest.raises(HeavyUnavailable):
         await side.read("a")  # somebody holds the socket, and nobody accepts
 
 

@@ -22,12 +22,16 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         monkeypatch.setattr(pieces, "mono", lambda: self.now)
-        self.connection = SimpleNamespace(is_half_closed=False, _time=0.0, cut=self._cut)
+        self.connection = SimpleNamespace(is_half_closed=False, handler_lives=self._live, cut=self._cut)
         self.before: list[float] = []
         """Seconds after which the process says that it is still there, before its answer."""
         self.body: list[bytes | float] = [b"a", b"b"]
         self.sent: list[bytes] = []
         self.ended = ""
+        self.lived_at = 0.0
+
+    def _live(self) -> None:
+        self.lived_at = self.now
 
     def _cut(self) -> None:
         self.ended = "cut"
@@ -83,7 +87,7 @@ async def test_it_keeps_a_connection_that_waits(stage: Stage) -> None:
     await stage.pass_on()
 
     assert (stage.sent, stage.ended) == ([b"a", b"b"], "whole")
-    assert stage.connection._time == stage.now, "the edge ends no handler that waits for its turn"
+    assert stage.lived_at == stage.now, "the edge ends no handler that waits for its turn"
 
 
 async def test_a_client_that_went_away_while_it_waited_frees_its_place(stage: Stage) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from app.core import metrics
 from app.infrastructure.metric_book import MetricBook
 from app.services import heavy_turns
-from app.services.heavy_pauses import PAUSE_MAX_SEC, WORK_SEC, HeavyPauses
+from app.services.heavy_pauses import ASKED as ASKED_PACE
+from app.services.heavy_pauses import OWN, HeavyPauses, Pace
 from app.services.heavy_state import ASKED, heavy_block
 from app.services.heavy_turns import RETRY_AFTER_SEC, WAITING_MAX, Busy, HeavyTurns, Turn
 from app.services.heavy_works import HeavyWorks
@@ -114,12 +116,16 @@ async def test_it_passes_the_turn_on_while_somebody_takes_nothing(monkeypatch: p
 class Clock:
     """Time that passes only by waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace = OWN) -> None:
         self.now = 1000.0
         self.contended_until = 0.0
         self.shown: list[bool] = []
         self.pauses = HeavyPauses(
-            lambda: self.now < self.contended_until, show=self.shown.append, now=lambda: self.now, sleep=self.sleep
+            lambda: self.now < self.contended_until,
+            pace,
+            show=self.shown.append,
+            now=lambda: self.now,
+            sleep=self.sleep,
         )
 
     async def sleep(self, seconds: float) -> None:
@@ -143,13 +149,50 @@ async def test_it_rests_for_five_minutes_at_most_and_works_a_while_before_it_res
     clock.contended_until = 9_000_000.0
 
     await clock.pauses.let_pass()
-    assert clock.now == 1000.0 + PAUSE_MAX_SEC == 1300.0
+    assert clock.now == 1000.0 + OWN.rest_sec == 1300.0
     await clock.pauses.let_pass()
     assert clock.now == 1300.0
 
-    clock.now += WORK_SEC
+    clock.now += OWN.work_sec
     await clock.pauses.let_pass()
-    assert clock.now == 1300.0 + WORK_SEC + PAUSE_MAX_SEC
+    assert clock.now == 1300.0 + OWN.work_sec + OWN.rest_sec
+
+
+async def test_what_somebody_waits_for_is_never_silent_for_half_a_minute() -> None:
+    clock = Clock(ASKED_PACE)
+    clock.contended_until = 9_000_000.0
+    worked_at: list[float] = []
+    for _ in range(20):
+        await clock.pauses.let_pass()
+        worked_at.append(clock.now)
+        clock.now += 0.3  # a step
+
+    gaps = [after - before for before, after in pairwise(worked_at)]
+    assert max(gaps) * (1 + WAITING_MAX) < 30, "all who have a place take turns"
+    at_work = 20 * 0.3 / (clock.now - 1000.0)
+    assert at_work < 0.2, "the rest belongs to visitors"
+
+
+@pytest.mark.req("BUD-076")
+async def test_it_shares_its_turn_between_steps_once_it_has_had_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = HeavyTurns(MetricBook.alone())
+    done: list[str] = []
+
+    async def work(name: str, steps: int) -> None:
+        async with turns.place(name) as turn:
+            for _ in range(steps):
+                done.append(name)
+                await asyncio.sleep(0)
+                await turn.share()
+
+    async def both() -> str:
+        done.clear()
+        await asyncio.gather(work("audit_csv", 3), work("report", 3))
+        return " ".join(done)
+
+    assert await both() == "audit_csv audit_csv audit_csv report report report"
+    monkeypatch.setattr(heavy_turns, "SHARE_SEC", 0.0)
+    assert await both() == "audit_csv report audit_csv report audit_csv report"
 
 
 def test_it_shows_every_kind_that_can_be_asked_for() -> None:
