@@ -18,8 +18,7 @@ from app.services.docs import POLICY, Place
 from app.services.module_tree import accepts_gzip
 from app.services.small_pages import SmallPage
 from blueprints.etags import is_known
-from blueprints.replies import leads_to
-from blueprints.small_replies import HTML, refused, spend
+from blueprints.small_replies import HTML, open_page, refused
 
 BUDGET: Final = "pages"
 """The table that counts these pages, with the console's and apart from the waiting page's."""
@@ -28,15 +27,12 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 bp = Blueprint("docs")
 
 
-async def page(request: Request, page: str = "") -> HTTPResponse:
+async def page(request: Request, **_: str) -> HTTPResponse:
     """A guide, the release notes or an example file."""
-    limits, refusal = spend(request, BUDGET)
-    if refusal is not None:
-        return refusal
-    path = request.path.rstrip("/")
+    limits, instead = open_page(request, BUDGET)
+    if instead is not None:
+        return instead
     prefix = "" if request.ctx.inline is None else PREFIX
-    if request.path != path and not page:  # /docs/ (PAG-204)
-        return leads_to(prefix + path, 308, limits)
     qm: AppContext = request.app.ctx.qm
     public = qm.visitor.rooms.public_base
     place = Place(public or request.ctx.client.base + prefix, prefix)

@@ -24,6 +24,7 @@ class SmallPage(Enum):
     NO_ROOM = ("noRoom", "")
     NOT_FOUND = ("notFound", "")
     RATE_LIMITED = ("moment", "rateLimited")
+    PAGES_LIMITED = ("moment", "pagesLimited")
     RETRY = ("moment", "retry")
     CROWD = ("moment", "crowd")
     CLOSED = ("closed", "closedWhy")

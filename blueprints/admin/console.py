@@ -20,7 +20,7 @@ from sanic import Blueprint, HTTPResponse, Request
 from app.core.errors import NotFound
 from app.domain.inline.hosts import PREFIX
 from app.services.module_tree import ModuleTree, TreeFile, load_tree, pack
-from blueprints.small_replies import HTML, spend
+from blueprints.small_replies import HTML, open_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BUDGET: Final = "pages"
@@ -87,9 +87,9 @@ async def _load(_app: object) -> None:
 
 async def page(request: Request) -> HTTPResponse:
     """The console page, the same bytes for everybody."""
-    limits, refusal = spend(request, BUDGET)
-    if refusal is not None:
-        return refusal
+    limits, instead = open_page(request, BUDGET)
+    if instead is not None:
+        return instead
     site = console_site() if request.ctx.inline is None else console_site(PREFIX, _elsewhere(request))
     headers = {
         "Content-Security-Policy": site.policy,

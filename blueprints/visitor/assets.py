@@ -19,6 +19,7 @@ from app.services.assets import Assets
 from app.services.module_tree import accepts_gzip
 from app.services.outage_pages import WholePage
 from blueprints.etags import is_known
+from blueprints.small_replies import to_own_address
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 WEEK: Final = "public, max-age=604800"
@@ -40,12 +41,12 @@ async def font(request: Request, name: str) -> HTTPResponse:
 
 async def origin_down(request: Request) -> HTTPResponse:
     """What the inline proxy shows when a site does not answer, to be looked at (PAG-178)."""
-    return _whole(request, request.app.ctx.qm.assets.origin_down[0])
+    return to_own_address(request, {}) or _whole(request, request.app.ctx.qm.assets.origin_down[0])
 
 
 async def offline(request: Request) -> HTTPResponse:
     """The page that a CDN keeps for the time when no instance answers (VIS-109, PAG-170)."""
-    return _whole(request, request.app.ctx.qm.assets.offline)
+    return to_own_address(request, {}) or _whole(request, request.app.ctx.qm.assets.offline)
 
 
 def _whole(request: Request, page: WholePage) -> HTTPResponse:

@@ -19,7 +19,7 @@ from app.services.small_pages import SmallPage
 from app.services.waiting_page import RenderedPage
 from blueprints.etags import is_known
 from blueprints.replies import leads_to
-from blueprints.small_replies import HTML, refused, spend
+from blueprints.small_replies import HTML, open_page, refused
 
 BUDGET: Final = "waiting"
 RETRY_SEC: Final = 5
@@ -29,9 +29,9 @@ bp = Blueprint("visitor_pages")
 
 async def waiting(request: Request, room: str) -> HTTPResponse:
     """The page of a room, the same bytes for everybody, or a small page that says why not."""
-    limits, refusal = spend(request, BUDGET)
-    if refusal is not None:
-        return refusal
+    limits, instead = open_page(request, BUDGET)
+    if instead is not None:
+        return instead
     found = await room_of_page(request, room, limits)
     if isinstance(found, HTTPResponse):
         return found

@@ -21,7 +21,7 @@ from app.services.protection import Asker
 from app.services.small_pages import SmallDocument, SmallPage
 from blueprints.edge.request import HotRequest, parse_query
 from blueprints.replies import leads_to
-from blueprints.small_replies import HTML, refused, small, spend, too_many
+from blueprints.small_replies import HTML, open_page, refused, small, too_many
 from blueprints.visitor.pages import BUDGET, RETRY_SEC, elsewhere, room_of_page
 from blueprints.visitor.request_reading import visitor_of
 from blueprints.visitor.stock_reading import as_hot
@@ -39,9 +39,9 @@ bp = Blueprint("visitor_plain")
 
 async def plain(request: Request, room: str) -> HTTPResponse:
     """The state of a visitor's place, given now if he has none and asks for it himself; at his turn the way in."""
-    limits, refusal = spend(request, BUDGET)
-    if refusal is not None:
-        return refusal
+    limits, instead = open_page(request, BUDGET)
+    if instead is not None:
+        return instead
     found = await room_of_page(request, room, limits)
     if isinstance(found, HTTPResponse):
         return found

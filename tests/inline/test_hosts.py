@@ -189,6 +189,8 @@ def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front], t
     front = fronts["unset"]
     moved = ask(front, "named.test", "/__qm")
     assert (moved.status, moved.header("location")) == (308, "/__qm/")
+    guide = ask(front, "named.test", "/__qm/docs/th/?a=b")
+    assert (guide.status, guide.header("location")) == (308, "/__qm/docs/th?a=b")
     withheld = ask(fronts["admin"], "named.test", "/__qm")
     assert kind(withheld) == BARE
     page = ask(front, "named.test", "/__qm/").body.decode()

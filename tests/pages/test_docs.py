@@ -38,13 +38,13 @@ def test_it_sends_a_guide_once_and_304_to_who_has_it(stub: Stub) -> None:
 def test_it_knows_its_pages_and_no_other(stub: Stub) -> None:
     for path in (*PAGES, *EXAMPLES):
         assert fetch(stub.url + path)[0] == 200, path
-    nowhere = ("nope", "th/nope", "operations.md", "..%2f..%2fpyproject.toml", "files/x", "operations/")
+    nowhere = ("nope", "th/nope", "operations.md", "..%2f..%2fpyproject.toml", "files/x", "nope/")
     for path in (f"/docs/{name}" for name in nowhere):
         status, headers, body = fetch(stub.url + path, accept="text/html")
         assert (status, headers["cache-control"]) == (404, "no-store"), path
         assert len(body) <= 2048
-    redirected = stub.url + "/docs/"
-    assert urlsplit(_last(redirected)).path == "/docs"
+    for path in (*PAGES, *EXAMPLES):
+        assert urlsplit(_last(f"{stub.url}{path}/")).path == path
 
 
 def _last(url: str) -> str:
@@ -60,6 +60,7 @@ def test_it_refuses_too_many_with_the_same_small_page(stub: Stub) -> None:
         status, headers, body = fetch(stub.url + path, accept="text/html")
         assert (status, headers["retry-after"], len(body) <= 1024) == (429, "12", True)
         assert b'http-equiv="refresh" content="12"' in body
+        assert b"place" not in body, "a reader of the guides has none"
         assert fetch(stub.url + path)[2] == b"Too many requests. Try again in 12 s."
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.core.settings_docs import ROOT
+from app.core.version import VERSION
 from tests.harness import LIMITS, Server, is_running, wait_for
 
 STANDIN = [sys.executable, "-m", "tests.process.standin"]
@@ -62,11 +65,19 @@ def assert_nothing_left(server: Server, pids: dict[int, str], folders: list[Path
     assert [folder for folder in folders if folder.exists()] == []
 
 
+def _without_names(line: str) -> str:
+    return re.sub(r":\d+ store=\w+ instance=i:[0-9a-f]{8} ", " ", line)
+
+
 @pytest.mark.req("CFG-095")
 def test_it_prints_one_line_when_every_worker_accepts(lasting: Server) -> None:
     assert lasting.line.startswith("listening on http://127.0.0.1:")
     assert " store=memory instance=i:" in lasting.line
-    assert " version=" in lasting.line
+    assert f" version={VERSION}" in lasting.line
+    for guide in ("docs/operations.md", "docs/th/operations.md"):
+        sample = re.search(r"^listening .*$", (ROOT / guide).read_text(), re.MULTILINE)
+        assert sample is not None
+        assert _without_names(sample[0]) == _without_names(lasting.line), guide
     assert web_pids(lasting) <= set(lasting.descendants())
 
 

@@ -102,6 +102,23 @@ def test_it_answers_json_that_is_neither_kept_nor_guessed(
 PAGES = ["/w/shop", "/w/nowhere", "/", "/nothing", "/api/status?room=nowhere", "/__qm/x", "/offline.html"]
 
 
+PAGE_ROUTES = {
+    "/": 200, "/public/admin.html": 200, "/w/shop": 200, "/w/shop/plain": 200, "/w/nowhere": 404, "/docs": 200,
+    "/docs/operations": 200, "/docs/th": 200, "/docs/th/operations": 200, "/docs/files/prometheus.yml": 200,
+    "/docs/nothing": 404, "/progress": 200, "/offline.html": 200, "/origin-down.html": 200,
+}  # fmt: skip
+
+
+@pytest.mark.req("PAG-204")
+def test_every_page_has_one_address_and_leads_there_from_the_one_with_a_slash(http: httpx.Client) -> None:
+    for path, status in PAGE_ROUTES.items():
+        assert http.get(path, headers=NAVIGATION).status_code == status, path
+        for spelled in (f"{path}/", f"{path}//"):
+            answer = http.request("HEAD", "/", extensions={"target": f"{spelled}?a=%2F&b=c/".encode()})
+            moved = answer.status_code, answer.headers.get("location"), answer.headers.get("cache-control")
+            assert moved == (308, f"{path}?a=%2F&b=c/", "no-store"), spelled
+
+
 def sources_of(policy: str) -> set[str]:
     """Everything that a page may load, ask, run or send a form to; who may frame it is not of these."""
     found = [directive.split() for directive in policy.split(";")]
