@@ -137,7 +137,7 @@ class AppContext:
             runtime.database_url, max_size=runtime.pg_share, statement_timeout_ms=settings.pg_statement_timeout_ms
         )
         closing.push_async_callback(postgres.close)
-        self = cls._wire(runtime, book, limiter, valkey, postgres, closing)
+        self = cls._wire(_Base(runtime, book, limiter, valkey, postgres, _keyring(settings)), closing)
         for part in (self.commits, self.rooms, self.people):
             await part.start()
             closing.push_async_callback(part.stop)
@@ -166,51 +166,25 @@ class AppContext:
         await self._closing.aclose()
 
     @classmethod
-    def _wire(
-        cls,
-        runtime: Runtime,
-        book: MetricBook,
-        limiter: RateLimiter,
-        valkey: Valkey,
-        postgres: Postgres,
-        closing: AsyncExitStack,
-    ) -> AppContext:
-        settings = runtime.settings
-        prefix = settings.valkey_prefix
-        keyring = _keyring(settings)
+    def _wire(cls, base: _Base, closing: AsyncExitStack) -> AppContext:
+        runtime, settings, book, limiter = base.runtime, base.runtime.settings, base.book, base.limiter
+        valkey, postgres, prefix = base.valkey, base.postgres, base.prefix
         rooms = RoomServices.build(runtime=runtime, book=book, valkey=valkey, postgres=postgres)
-        directory = rooms.directory
-        doors = AccessServices.build(
-            runtime=runtime, keyring=keyring, limiter=limiter, valkey=valkey, postgres=postgres,
-            send_hint=directory.send_hint,
-        )  # fmt: skip
-        closing.push_async_callback(doors.audit_trail.stop)
-        many_refused = ManyRefused(RefusedTokens(valkey, prefix))
-        closing.push_async_callback(many_refused.stop)
-        counts = VisitorCounts(many_refused, book, limiter.lists["bad_tokens"])
-        fleet = FleetCounts(counts, CounterBoard(valkey, prefix, runtime.run_name, web_worker_index()))
-        visitor = VisitorServices.build(
-            settings=settings, keyring=keyring, engine=rooms.engine, engine_admin=rooms.engine_admin,
-            commits=rooms.commits, rooms=directory, limiter=limiter, counts=counts, lockout=doors.lockout,
-            wishes=WishStore(valkey, prefix),
-        )  # fmt: skip
-        inline = Inline.build(
-            settings=settings, guard=rooms.addresses, directory=directory, visitor=visitor, limiter=limiter, book=book,
-            valkey=valkey, lookup=rooms.lookup,
-        )  # fmt: skip
-        closing.push_async_callback(inline.close)
+        doors = _doors(base, rooms, closing)
+        visitor, fleet = _visitors(base, rooms, doors, closing)
+        inline = _inline(base, rooms, visitor, closing)
         watch = WatchServices.build(
-            runtime=runtime, book=book, limiter=limiter, valkey=valkey, postgres=postgres, keyring=keyring,
-            directory=directory, rooms=rooms.service, commits=rooms.commits, undeclared=visitor.undeclared, fleet=fleet,
-            inline=inline, doors=doors,
+            runtime=runtime, book=book, limiter=limiter, valkey=valkey, postgres=postgres, keyring=base.keyring,
+            directory=rooms.directory, rooms=rooms.service, commits=rooms.commits, undeclared=visitor.undeclared,
+            fleet=fleet, inline=inline, doors=doors,
         )  # fmt: skip
         assets = Assets()
         return cls(
             runtime=runtime, settings=settings, book=book, limiter=limiter, valkey=valkey, postgres=postgres,
-            rooms=directory, commits=rooms.commits, visitor=visitor, fleet_counts=fleet,
+            rooms=rooms.directory, commits=rooms.commits, visitor=visitor, fleet_counts=fleet,
             room_service=rooms.service, line_service=rooms.line, tickets=rooms.tickets,
-            notes=Notes(NotesStore(postgres), directory),
-            history=History(rooms=directory, store=ChartStore(valkey, prefix)),
+            notes=Notes(NotesStore(postgres), rooms.directory),
+            history=History(rooms=rooms.directory, store=ChartStore(valkey, prefix)),
             heavy=HeavyAsking(HeavyLink(runtime.heavy_path), book),
             install_check=InstallCheck(rooms=rooms.service, pages=PagesSeen(valkey, prefix)),
             sessions=doors.sessions, step_ups=doors.step_ups, access=doors.access, audit_trail=doors.audit_trail,
@@ -229,6 +203,58 @@ class AppContext:
             inline=inline,
             _closing=closing,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What every service is made of."""
+
+    runtime: Runtime
+    book: MetricBook
+    limiter: RateLimiter
+    valkey: Valkey
+    postgres: Postgres
+    keyring: Keyring
+
+    @property
+    def prefix(self) -> str:
+        return self.runtime.settings.valkey_prefix
+
+
+def _doors(base: _Base, rooms: RoomServices, closing: AsyncExitStack) -> AccessServices:
+    """Who may do what."""
+    doors = AccessServices.build(
+        runtime=base.runtime, keyring=base.keyring, limiter=base.limiter, valkey=base.valkey, postgres=base.postgres,
+        send_hint=rooms.directory.send_hint,
+    )  # fmt: skip
+    closing.push_async_callback(doors.audit_trail.stop)
+    return doors
+
+
+def _visitors(
+    base: _Base, rooms: RoomServices, doors: AccessServices, closing: AsyncExitStack
+) -> tuple[VisitorServices, FleetCounts]:
+    """What visitors are answered by, and what is counted of it over the fleet."""
+    many_refused = ManyRefused(RefusedTokens(base.valkey, base.prefix))
+    closing.push_async_callback(many_refused.stop)
+    counts = VisitorCounts(many_refused, base.book, base.limiter.lists["bad_tokens"])
+    board = CounterBoard(base.valkey, base.prefix, base.runtime.run_name, web_worker_index())
+    visitor = VisitorServices.build(
+        settings=base.runtime.settings, keyring=base.keyring, engine=rooms.engine, engine_admin=rooms.engine_admin,
+        commits=rooms.commits, rooms=rooms.directory, limiter=base.limiter, counts=counts, lockout=doors.lockout,
+        wishes=WishStore(base.valkey, base.prefix),
+    )  # fmt: skip
+    return visitor, FleetCounts(counts, board)
+
+
+def _inline(base: _Base, rooms: RoomServices, visitor: VisitorServices, closing: AsyncExitStack) -> Inline:
+    """The gate in front of sites whose traffic comes through here."""
+    inline = Inline.build(
+        settings=base.runtime.settings, guard=rooms.addresses, directory=rooms.directory, visitor=visitor,
+        limiter=base.limiter, book=base.book, valkey=base.valkey, lookup=rooms.lookup,
+    )  # fmt: skip
+    closing.push_async_callback(inline.close)
+    return inline
 
 
 def _keyring(settings: Settings) -> Keyring:

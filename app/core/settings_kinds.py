@@ -27,18 +27,10 @@ class BadValue(ValueError):
 
 
 class OutOfBounds(ValueError):
-    """A well-formed number outside its bounds; ``nearest`` is the bound to use."""
+    """A well-formed value outside its bounds; ``nearest`` is the one inside to use, ``str()`` as of BadValue."""
 
-    def __init__(self, nearest: int, low: int, high: int) -> None:
-        super().__init__(f"is outside {low} to {high}")
-        self.nearest: Any = nearest
-
-
-class TooLong(OutOfBounds):
-    """A text of more than ``most`` characters; ``nearest`` is its beginning."""
-
-    def __init__(self, nearest: str, most: int) -> None:
-        ValueError.__init__(self, f"is longer than {most} characters")
+    def __init__(self, problem: str, nearest: Any) -> None:
+        super().__init__(problem)
         self.nearest = nearest
 
 
@@ -66,7 +58,8 @@ class Int:
         # A number of a million digits is outside every bound; int() would refuse it with an error of its own.
         number = int(text) if len(text) <= 30 else 10**30
         if not self.low <= number <= self.high:
-            raise OutOfBounds(self.low if number < self.low else self.high, self.low, self.high)
+            nearest = self.low if number < self.low else self.high
+            raise OutOfBounds(f"is outside {self.low} to {self.high}", nearest)
         return number
 
     def describe(self) -> tuple[str, str]:
@@ -137,7 +130,7 @@ class Short:
     def parse(self, text: str) -> str:
         """The text, whatever stands in it."""
         if len(text) > self.most:
-            raise TooLong(text[: self.most], self.most)
+            raise OutOfBounds(f"is longer than {self.most} characters", text[: self.most])
         return text
 
     def describe(self) -> tuple[str, str]:

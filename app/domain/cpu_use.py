@@ -18,6 +18,7 @@ REST: Final = "rest"
 OTHER: Final = "other"
 _KINDS: Final = {"qm-web": WEB, "qm-jobs": HEAVY, "qm-heavy": HEAVY}
 """Names of processes of an instance; all others of it are REST."""
+_DIGITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,18 @@ class CpuUse:
     users: Mapping[str, float] = field(default_factory=dict)
     """Part of the machine (with a quota: of what that leaves) by who used it: WEB, HEAVY, REST, OTHER."""
 
+    def rounded(self) -> CpuUse:
+        """As it is shown, without who used it."""
+        return CpuUse(
+            usable=_whole(self.usable),
+            own=_rounded(self.own),
+            host=_rounded(self.host),
+            steal=_rounded(self.steal),
+            throttled=_rounded(self.throttled),
+            pressure=_rounded(self.pressure),
+            has_quota=self.has_quota,
+        )
+
 
 def use_between(before: CpuReading, after: CpuReading, ticks_a_sec: int) -> CpuUse:
     """What happened from ``before`` to ``after``; nothing is known of no time at all."""
@@ -76,6 +89,17 @@ def use_between(before: CpuReading, after: CpuReading, ticks_a_sec: int) -> CpuU
         has_quota=after.quota is not None,
         users=_users(spent, host, seconds * (after.quota or _cpus(after))),
     )
+
+
+def _rounded(part: float | None) -> float | None:
+    return None if part is None else round(part, _DIGITS)
+
+
+def _whole(number: float | None) -> float | int | None:
+    """Two CPUs and not 2.0."""
+    if number is None:
+        return None
+    return int(number) if number == int(number) else round(number, _DIGITS)
 
 
 def _cpus(reading: CpuReading) -> float:

@@ -61,4 +61,4 @@ class CapacityWatch:
         return None if self._fleet is None else counted(self._fleet.live)
 
     def _too_small(self) -> str | None:
-        return self._declared.too_small(self._runtime.instance_id, self._cpu.shown.usable)
+        return self._declared.too_small(self._runtime.instance_id, self._cpu.shown.use.usable)

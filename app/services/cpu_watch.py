@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import structlog
 import ujson
@@ -25,21 +25,14 @@ from app.infrastructure.metric_book import MetricBook
 from app.services.contention import contention_since
 from app.services.loop_meter import worst_web_lag_ms
 
-_DIGITS: Final = 3
-
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CpuShown:
-    """What was found last; None = cannot be read."""
+    """What was found last, rounded; None = cannot be read."""
 
-    usable: float | None = None
-    own: float | None = None
-    host: float | None = None
-    steal: float | None = None
-    throttled: float | None = None
-    pressure: float | None = None
+    use: CpuUse = field(default_factory=CpuUse)
     lag_ms: float | None = None
     who: str = ""
     """Who takes the CPU; "" without contention."""
@@ -48,17 +41,21 @@ class CpuShown:
     def of(cls, book: MetricBook) -> CpuShown:
         """As the instance's watch left it."""
         text = book.text("cpu")
-        return cls(**ujson.loads(text)) if text else cls()
+        if not text:
+            return cls()
+        found = ujson.loads(text)
+        return cls(CpuUse(**found["use"]), found["lag_ms"], found["who"])
 
     def block(self, *, is_contended: bool) -> dict[str, Any]:
         """``cpu`` of health (BUD-102)."""
+        use = self.use
         return {
-            "usable": self.usable,
-            "self": self.own,
-            "host": self.host,
-            "steal": self.steal,
-            "throttled": self.throttled,
-            "pressure": self.pressure,
+            "usable": use.usable,
+            "self": use.own,
+            "host": use.host,
+            "steal": use.steal,
+            "throttled": use.throttled,
+            "pressure": use.pressure,
             "loopLagP99Ms": self.lag_ms,
             "contention": is_contended,
             "who": self.who or None,
@@ -102,7 +99,7 @@ class CpuWatch:
         )
         who = culprit(use, self._heavy()) if self._state.is_on else ""
         self._date(who)
-        self.shown = _shown(use, lag_ms, who)
+        self.shown = CpuShown(use.rounded(), None if lag_ms is None else round(lag_ms), who)
         self._book.write_text("cpu", ujson.dumps(asdict(self.shown), ensure_ascii=False))
 
     def _date(self, who: str) -> None:
@@ -128,27 +125,3 @@ class CpuWatch:
         """The contention, while it lasts."""
         sentence = self.sentence
         return None if sentence is None else Incident("cpu_contention", sentence, since=self._since)
-
-
-def _shown(use: CpuUse, lag_ms: float | None, who: str) -> CpuShown:
-    return CpuShown(
-        usable=_whole(use.usable),
-        own=_rounded(use.own),
-        host=_rounded(use.host),
-        steal=_rounded(use.steal),
-        throttled=_rounded(use.throttled),
-        pressure=_rounded(use.pressure),
-        lag_ms=None if lag_ms is None else round(lag_ms),
-        who=who,
-    )
-
-
-def _rounded(part: float | None) -> float | None:
-    return None if part is None else round(part, _DIGITS)
-
-
-def _whole(number: float | None) -> float | int | None:
-    """Two CPUs and not 2.0."""
-    if number is None:
-        return None
-    return int(number) if number == int(number) else round(number, _DIGITS)

@@ -34,7 +34,7 @@ class HealthOfCapacity:
     def capacity_block(self, fleet: Fleet | None) -> dict[str, Any]:
         """``capacity``: what was declared beside what there is. ``fleet`` None: nobody has counted yet."""
         instances = None if fleet is None else counted(fleet.live)
-        return self._declared.block(instances=instances, usable=CpuShown.of(self._book).usable)
+        return self._declared.block(instances=instances, usable=CpuShown.of(self._book).use.usable)
 
     def mesh_block(self, views: Sequence[RoomView] | None) -> dict[str, Any] | None:
         """``mesh``: the leader alone knocks at the sites of rooms. Nobody else does, so there are no verdicts.
@@ -62,6 +62,6 @@ class HealthOfCapacity:
     def sentences(self, fleet: Fleet | None) -> list[str]:
         """What belongs into ``warnings``."""
         instances = None if fleet is None else counted(fleet.live)
-        usable = CpuShown.of(self._book).usable
+        usable = CpuShown.of(self._book).use.usable
         found = (self._declared.too_few(instances), self._declared.too_small(self._runtime.instance_id, usable))
         return [one for one in found if one is not None]

@@ -17,6 +17,7 @@ import structlog
 
 from app.core.clock import mono, wall_ms
 from app.core.errors import StorageUnavailable, Unavailable
+from app.core.jsonbody import dump
 from app.core.metrics import SSE
 from app.domain.incidents import Incident
 from app.domain.principal import Principal
@@ -24,7 +25,7 @@ from app.domain.roles import Role
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.admin_health import AdminHealth
-from app.services.live_frames import Frame, dump, room_texts, totals
+from app.services.live_frames import Frame, room_texts, totals
 from app.services.people import People
 from app.services.room_object import RoomView
 from app.services.rooms import RoomService

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
-import ujson
-
+from app.core.jsonbody import dump
 from app.domain.incidents import Incident
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.room_reduced import reduced_object
@@ -147,8 +146,3 @@ async def room_texts(views: Sequence[RoomView], before: dict[str, RoomJson], *, 
 def _frame(is_delta: bool, now: int, rooms: list[str], removed: list[str], tail: str) -> bytes:
     head = f'{{"delta":{"true" if is_delta else "false"},"ts":{now},"rooms":['
     return (head + ",".join(rooms) + f'],"removed":{dump(removed)},' + tail).encode()
-
-
-def dump(value: Any) -> str:
-    """JSON of a value."""
-    return ujson.dumps(value, escape_forward_slashes=False)

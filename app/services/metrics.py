@@ -179,7 +179,7 @@ class MetricsPage:
 
     def _of_capacity(self) -> dict[Metric, float]:
         """CPU and instances, as far as they are known."""
-        cpu = CpuShown.of(self._book)
+        cpu = CpuShown.of(self._book).use
         known: dict[Metric, float | None] = {
             metrics.CPU_USABLE: cpu.usable,
             metrics.CPU_SELF: cpu.own,
