@@ -16,6 +16,7 @@ from app.core import metrics
 from app.infrastructure.heavy_link import HeavyAnswer, HeavyLink, Question
 from app.infrastructure.metric_book import MetricBook
 from app.services.heavy_turns import WAITING_MAX, Busy
+from app.services.heavy_works import Work
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +29,11 @@ class HeavyAsking:
         self._book = book
 
     @asynccontextmanager
-    async def ask(self, question: Question, note_sign: Callable[[], None]) -> AsyncIterator[HeavyAnswer]:
-        """As HeavyLink.ask; raises Busy at once while the places are taken."""
+    async def ask(
+        self, work: Work, note_sign: Callable[[], None], *, by: str, request_id: str, is_head: bool = False
+    ) -> AsyncIterator[HeavyAnswer]:
+        """As HeavyLink.ask, whose Question says the rest; raises Busy at once while the places are taken."""
+        question = Question(work.kind, work.args, is_head, by, request_id)
         if self._book.total(metrics.HEAVY_ASKED) > WAITING_MAX:
             log.info("heavy_work_ended", **question.told, outcome=Busy.code)
             raise Busy

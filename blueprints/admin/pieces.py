@@ -10,7 +10,6 @@ from sanic.response import HTTPResponse
 
 from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
-from app.infrastructure.heavy_link import Question
 from app.services.heavy_works import Work
 from blueprints.admin.routing import JSON_TYPE, NO_STORE, Call
 
@@ -69,8 +68,8 @@ async def from_heavy(
         connection.handler_lives()
 
     is_head, request_id = request.method == "HEAD", request.ctx.request_id
-    question = Question(work.kind, work.args, is_head, call.principal.name, request_id)
-    async with call.qm.heavy.ask(question, note_sign) as answer:
+    asked = call.qm.heavy.ask(work, note_sign, by=call.principal.name, request_id=request_id, is_head=is_head)
+    async with asked as answer:
         length = {} if answer.length is None else {"Content-Length": str(answer.length)}
         response = await request.respond(content_type=content_type, headers={**headers, **length})
         assert response is not None

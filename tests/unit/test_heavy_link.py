@@ -207,18 +207,17 @@ async def test_it_tells_of_each_end_once_when_the_other_process_stops_in_order(s
 async def test_it_refuses_at_once_what_has_no_place_though_nobody_answers(side: Side) -> None:
     await side.stop()  # a process that hangs: the questions wait at its socket
     workers = [HeavyAsking(side.link, side.book), HeavyAsking(side.link, side.book)]
-    question = Question("audit_csv", {}, by="Ann", request_id="R1")
+    work, told = Work("audit_csv", {"pieces": ["a"], "times": 1}), {"by": "Ann", "request_id": "R1"}
 
-    async def wait_for_answer(number: int) -> None:
-        async with workers[number % 2].ask(question, side.note):
-            pass
+    async def answer_of(worker: HeavyAsking) -> bytes:
+        async with asyncio.timeout(10), worker.ask(work, side.note, **told) as answer:
+            return b"".join([piece async for piece in answer.pieces])
 
-    waiting = [asyncio.create_task(wait_for_answer(number)) for number in range(1 + WAITING_MAX)]
+    waiting = [asyncio.create_task(answer_of(workers[number % 2])) for number in range(1 + WAITING_MAX)]
     await asyncio.sleep(0)
     for worker in workers:
         with capture_logs() as lines, pytest.raises(Busy) as refusal:
-            async with asyncio.timeout(10), worker.ask(question, side.note):
-                pass
+            await answer_of(worker)
         assert refusal.value.headers == {"Retry-After": str(RETRY_AFTER_SEC)}
         assert [(line["event"], line["outcome"], line["by"]) for line in lines] == [("heavy_work_ended", "busy", "Ann")]
     for task in waiting:
@@ -226,8 +225,7 @@ async def test_it_refuses_at_once_what_has_no_place_though_nobody_answers(side: 
     await asyncio.gather(*waiting, return_exceptions=True)
 
     await side.start()
-    async with workers[0].ask(Question("audit_csv", {"pieces": ["a"], "times": 1}), side.note) as answer:
-        assert [piece async for piece in answer.pieces] == [b"a"]
+    assert await answer_of(workers[0]) == b"a"
 
 
 async def test_json_that_takes_long_begins_with_blanks_and_a_file_never_does(

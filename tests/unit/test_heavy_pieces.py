@@ -41,7 +41,7 @@ class Stage:
         note_sign()
 
     @asynccontextmanager
-    async def ask(self, _: object, note_sign: Callable[[], None]) -> AsyncIterator[HeavyAnswer]:
+    async def ask(self, _: object, note_sign: Callable[[], None], **__: object) -> AsyncIterator[HeavyAnswer]:
         for seconds in self.before:
             self._pass(seconds, note_sign)
 
