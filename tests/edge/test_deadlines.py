@@ -79,10 +79,15 @@ def test_it_answers_408_to_a_body_that_drips(hasty: DevServer, path: str, form: 
 
 
 @pytest.mark.req("CFG-233")
-@pytest.mark.parametrize("path", ["/api/check", "/stock", "/stream"])
-def test_it_closes_an_idle_connection_later_than_a_silent_one(hasty: DevServer, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [("/api/check", ()), ("/stock", ()), ("/stream", ()), ("/stock", ("Connection: Upgrade", "Upgrade: websocket"))],
+)
+def test_it_closes_an_idle_connection_later_than_a_silent_one(
+    hasty: DevServer, path: str, fields: tuple[str, ...]
+) -> None:
     with Wire(hasty.port) as wire:
-        assert wire.ask(f"GET {path}").status == 200
+        assert wire.ask(f"GET {path}", *fields).status == 200
         began = time.monotonic()
 
         assert wire.is_closed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.harness import Server
 from tests.inline.origin import Origin
 from tests.inline.raw import Client
+from tests.process.tls import make_ca
 
 
 class Front:
@@ -47,8 +49,17 @@ class Front:
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[Server]:
-    with Server(env={"PROXY_ALLOW_PRIVATE": "1", "PROXY_TIMEOUT_MS": "1500"}, workers=1) as made:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an authority ``ours`` that the server believes."""
+    folder = tmp_path_factory.mktemp("authority")
+    make_ca(folder, "ours")
+    return folder
+
+
+@pytest.fixture(scope="package")
+def server(authority: Path) -> Iterator[Server]:
+    believed = {"SSL_CERT_FILE": str(authority / "ours.pem")}
+    with Server(env={"PROXY_ALLOW_PRIVATE": "1", "PROXY_TIMEOUT_MS": "1500", **believed}, workers=1) as made:
         yield made
 
 

@@ -89,6 +89,8 @@ class Origin:
     bodies: list[bytes] = field(default_factory=list)
     connections: int = 0
     open: int = 0
+    busy: int = 0
+    """Requests that are being answered."""
     script: Script = plain
     tls: Any = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -146,7 +148,11 @@ class Origin:
                         writer.write(OK[:-2])
                         break
                     self.heads.append(head[:-4])
-                    await self.script(Talk(head[:-4], reader, writer, number))
+                    self.busy += 1
+                    try:
+                        await self.script(Talk(head[:-4], reader, writer, number))
+                    finally:
+                        self.busy -= 1
         finally:
             self.open -= 1
             writer.close()

@@ -1,4 +1,4 @@
-"""Origins that read targets as frameworks do: Node, a WSGI application, nginx. Each answers the path it took."""
+"""Origins that read targets as frameworks do: Node, Express, a WSGI application, nginx. Each tells the path it took."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+SITES = Path(__file__).parent / "sites"
+PACKAGES = Path(__file__).parents[2] / ".tools/sites/node_modules"
 NODE = """
 const server = require('http').createServer((request, answer) => {
   let path;
@@ -56,18 +58,24 @@ def nginx(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def node() -> Iterator[str]:
-    """A Node server that resolves targets as its URL class does."""
-    assert shutil.which("node"), "node is needed to read targets as Node does"
-    process = subprocess.Popen(["node", "-e", NODE], stdout=subprocess.PIPE, text=True)
+def node(*script: str) -> Iterator[str]:
+    """A Node server that resolves targets as its URL class does; or another one, which says its port."""
+    assert shutil.which("node"), "node is missing: run .ci/ensure"
+    command, env = ["node", *(script or ("-e", NODE))], {**os.environ, "NODE_PATH": str(PACKAGES)}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
-        assert process.stdout is not None
         process.stdout.close()
+
+
+def site(name: str) -> contextlib.AbstractContextManager[str]:
+    """A Node server of ``sites/``, made of packages of the registry."""
+    assert PACKAGES.is_dir(), "the packages of the test sites are missing: run .ci/ensure"
+    return node(str(SITES / f"{name}.js"))
 
 
 @contextlib.contextmanager

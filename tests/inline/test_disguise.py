@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote
@@ -12,7 +13,7 @@ from app.domain.inline.requests import MEDIA
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 from tests.inline.people import Visitor
-from tests.inline.readers import nginx, node, wsgi
+from tests.inline.readers import nginx, node, site, wsgi
 
 PLAIN = [
     "/x.js", "/X.JS", "/a/b/c.CsS", "/x.js?a=/checkout", "/a-b_c~d.woff2", "/x.min.js", "/a.php.js", "/v1.2/x.mjs",
@@ -28,6 +29,7 @@ GATED = [
     "/checkout%3b.js", "/checkout%3B.js", "/checkout%2f..%2fx.js", "/x%2ejs", "/%2e%2e/x.js", "/%2e/x.js", "/x%20y.js",
     "/checkout%00.js", "/checkout%0a.js", "/checkout%23.js", "/checkout%3f.js", "/checkout%5c..%5cx.js",
     "/%63heckout/x.js%", "/checkout%252f.js", "/x.j%73", "/%zz.js", "/x.js%00", "/checkout%2f.js",
+    "/checkout%c0%af.js", "/%c0%ae%c0%ae/x.js", "/checkout%e0%80%af.js", "/checkout%u002f.js",
     # dot segments and slashes
     "/../x.js", "/a/../x.js", "/./x.js", "/a/./x.js", "/a/..", "//x.js", "/a//x.js", "///x.js", "/checkout/.././x.js",
     "/checkout//x.js", "/.../x.js/..", "/a./x.js", "/a../x.js", "/..;/x.js", "/a/..;/x.js",
@@ -52,12 +54,35 @@ DEVIATIONS = [
 ]  # fmt: skip
 
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "OPTIONS", "PROPFIND")
+FETCHES = (
+    {}, {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script", "Sec-Fetch-Site": "same-origin"},
+    {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none", "Accept": "text/html"},
+    {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe", "Sec-Fetch-Site": "cross-site"},
+)  # fmt: skip
+WAYS = tuple(itertools.product(METHODS[:3], FETCHES))
+CHECKOUTS = [
+    "/checkout", "/checkout/", "/checkout?x", "/%63heckout", "/checkou%74/x", "//checkout", "/./checkout",
+    "/a/../checkout", "/a/%2e%2e/checkout", "/a/..%2fcheckout", "/checkout;a=b", "/checkout%3bx", "/\\checkout",
+    "/a\\..\\checkout", "/%2fcheckout", "/CHECKOUT", "/checkout.", "/checkout%20", "/checkout%00", "/.//checkout",
+    "/a;/../checkout", "/%2563heckout", "/checkout#x", "/checkout%09", "/%c0%ae%c0%ae/checkout",
+    "/a/..%c0%afcheckout", "/%e0%80%afcheckout", "/check%00out", "/%252563heckout", "/checkout/..;/checkout",
+    "/%5c../checkout", "/Checkout%2F",
+]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def doors(the_front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Visitor]]:
     """A visitor without a ticket in front of each app, whose rooms let nobody in."""
-    with node() as first, wsgi() as second, nginx(tmp_path_factory.mktemp("nginx")) as third:
+    with (
+        node() as bare,
+        site("express") as express,
+        wsgi() as python,
+        nginx(tmp_path_factory.mktemp("nginx")) as engine,
+    ):
         made = []
-        for room, origin in (("noded", first), ("wsgied", second), ("nginxed", third)):
+        for room, origin in (("noded", bare), ("expressed", express), ("wsgied", python), ("nginxed", engine)):
             the_front.room(room, rate=0, proxyOrigin=origin)
             made.append(Visitor(the_front, room))
         yield made
@@ -140,21 +165,43 @@ def test_it_lets_no_override_out_of_the_rules(front: Front, origin: Origin) -> N
     visitor.close()
 
 
+@pytest.mark.req("INL-089", "INL-090", "INL-093", "INL-094")
+@pytest.mark.parametrize("apps", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_it_decides_by_path_method_and_destination_what_the_app_will_take(doors: list[Visitor], apps: int) -> None:
+    """Every path by every method from everywhere; ``apps``: of how many apps each of these is asked."""
+    asked = itertools.product(PLAIN + GATED, METHODS, FETCHES)
+    for number, (target, method, fetch) in enumerate(asked):
+        is_free = target in PLAIN and method in ("GET", "HEAD") and fetch.get("Sec-Fetch-Mode") != "navigate"
+        for door in range(number, number + apps):
+            visitor = doors[door % len(doors)]
+            answer = visitor.ask(method, target, **fetch)
+            if is_free:
+                assert (answer.status, *took(answer)) == (200, target.partition("?")[0], method), visitor.room
+            else:
+                decided = (answer.status, answer.header("x-qm-queued"))
+                assert decided == (503, "1"), (visitor.room, method, target, fetch)
+
+
 @pytest.mark.req("INL-092", "INL-047")
-def test_it_covers_a_protected_page_however_it_is_spelled(front: Front, doors: list[Visitor]) -> None:
-    """Where only /checkout is protected, no spelling of it reaches an app that takes it for /checkout."""
-    spellings = [
-        "/checkout", "/checkout/", "/checkout?x", "/%63heckout", "/checkou%74/x", "//checkout", "/./checkout",
-        "/a/../checkout", "/a/%2e%2e/checkout", "/a/..%2fcheckout", "/checkout;a=b", "/checkout%3bx", "/\\checkout",
-        "/a\\..\\checkout", "/%2fcheckout", "/CHECKOUT", "/checkout.", "/checkout%20", "/checkout%00", "/.//checkout",
-        "/a;/../checkout", "/%2563heckout", "/checkout#x", "/checkout%09",
-    ]  # fmt: skip
+@pytest.mark.parametrize("combinations", [1, pytest.param(len(WAYS), marks=pytest.mark.slow)])
+def test_it_covers_a_protected_page_however_it_is_spelled(
+    front: Front, doors: list[Visitor], combinations: int
+) -> None:
+    """Where only /checkout is protected, no spelling of it reaches an app that takes it for /checkout.
+
+    ``combinations``: of how many methods and destinations each spelling comes at each app.
+    """
+    ways = itertools.cycle(WAYS)
     for visitor in doors:
         front.admin("POST", "rooms", {"id": visitor.room, "rules": [{"action": "protect", "pattern": "/checkout*"}]})
         assert visitor.ask("GET", "/else").status == 200
-        for target in spellings:
-            answer = visitor.ask("GET", target)
-            reached = answer.status == 200
-            path = took(answer)[0].lower() if reached else ""
-            assert not reached or not path.startswith(("/checkout", "//checkout")), (visitor.room, target, path)
+        assert visitor.ask("GET", "/checkout").status == 503
+        reached = 0
+        for target in CHECKOUTS + GATED:
+            for method, fetch in itertools.islice(ways, combinations):
+                answer = visitor.ask(method, target, **fetch)
+                reached += answer.status == 200
+                path = took(answer)[0].lower() if answer.status == 200 else ""
+                assert not path.startswith(("/checkout", "//checkout")), (visitor.room, method, target, path)
+        assert reached > 20, "it is not shut for everything"
         front.admin("POST", "rooms", {"id": visitor.room, "rules": []})

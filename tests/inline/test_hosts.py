@@ -467,6 +467,11 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
         held = [front.connect() for _ in range(3)]
         for client in held:
             assert client.ask("GET / HTTP/1.1\nHost: open.test").status == 200
+        held[0].send(b"POST /up HTTP/1.1\r\nHost: open.test\r\nContent-Length: 300000\r\n\r\n", bytes(100_000))
+        wait_for(lambda: len(origin.heads) == 4)
+        with front.connect() as late:  # his answer is not taken away by what he still sends
+            late.send(b"POST / HTTP/1.1\r\nHost: open.test\r\nContent-Length: 200000\r\n\r\n", bytes(200_000))
+            assert (late.answer().status, late.rest()) == (503, b"")
         for target, accept in (("/", "text/html"), ("/api/x", "*/*"), ("/x.js", "*/*")):
             with front.connect() as client:
                 answer = client.ask(f"GET {target} HTTP/1.1\nHost: open.test\nAccept: {accept}")
@@ -479,7 +484,9 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
                 assert answer.header("cache-control") == "no-store"
                 assert (b"overloaded" in answer.body) is (accept == "*/*")
                 assert surge.read(answer, is_page=accept != "*/*").cdn_acts
-        assert len(origin.heads) == 3
+        assert len(origin.heads) == 4
+        held[0].send(bytes(200_000))
+        assert held[0].answer().body == b"ok", "what was under way ends as ever"
         with front.connect() as client:
             full = client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test")
             said = json.loads(full.body)
@@ -493,6 +500,6 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
         wait_for(lambda: front.admin("GET", "health")[0] == 200)
         health = front.admin("GET", "health")[1]
         assert health["connections"]["refusedTotal"] >= 6
-        assert health["inline"]["overloadedTotal"] == 3
+        assert health["inline"]["overloadedTotal"] == 4
         for client in held:
             client.socket.close()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,28 +13,17 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from tests.inline.conftest import Front
+from tests.inline.readers import site
 from tests.inline.test_streaming import memory_of_worker
 from tests.journey.test_journey import FLAGS
 
 MIB = 1 << 20
 
 
-@contextlib.contextmanager
-def node_shop() -> Iterator[str]:
-    process = subprocess.Popen(["node", str(Path(__file__).parent / "shop.js")], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
 @pytest.fixture
 def shop(the_front: Front) -> Iterator[Front]:
     """Room ``mall`` in front of the shop; nobody is let in yet."""
-    with node_shop() as address:
+    with site("shop") as address:
         the_front.room("mall", proxyOrigin=address, targetUrl="http://www.mall.test/", rate=0, queueMaxPerIp=None)
         yield the_front
 

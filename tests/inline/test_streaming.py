@@ -13,7 +13,6 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from tests.harness import wait_for
 from tests.inline import surge
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, Talk, plain, saying
@@ -376,56 +375,3 @@ def test_it_serves_pipelined_requests_of_two_hosts_in_their_order(front: Front, 
         statuses = [client.answer().status for _ in range(20)]
     assert statuses == [200, 503, 200, 200] * 5
     assert len(origin.heads) == 5
-
-
-@pytest.mark.req("INL-236", "INL-177")
-def test_it_ends_a_mixed_stress_with_every_answer_right_and_nothing_left_open(front: Front, origin: Origin) -> None:
-    async def script(talk: Talk) -> None:
-        await talk.body()
-        number = talk.target.rpartition(b"/")[2]
-        if talk.target.startswith(b"/cut"):
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + number)
-            talk.writer.close()
-        elif talk.target.startswith(b"/slow"):
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(number))
-            await asyncio.sleep(0.002)
-            await talk.say(number)
-        elif talk.target.startswith(b"/chunks"):
-            await talk.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(number) + number)
-            await talk.say(b"\r\n0\r\n\r\n")
-        else:
-            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(number) + number)
-
-    origin.script = script
-    wrong: list[object] = []
-
-    def visitor(own: int) -> None:
-        client = front.connect()
-        for turn in range(40):
-            number = b"%d" % (own * 1000 + turn)
-            kind = (b"/plain", b"/slow", b"/chunks", b"/cut", b"/away", b"/post")[(own * 7 + turn * 5) % 6]
-            if kind == b"/post":
-                client.send(b"POST /post/" + number + b" HTTP/1.1\r\n" + HOST + b"Content-Length: 4\r\n\r\n", b"abcd")
-            else:
-                client.send(b"GET " + kind + b"/" + number + b" HTTP/1.1\r\n" + HOST + b"\r\n")
-            if kind == b"/away":
-                reset(client) if turn % 2 else client.socket.close()
-                client = front.connect()
-                continue
-            answer = client.answer()
-            if answer.status != 200 or answer.body != number or answer.is_whole is (kind == b"/cut"):
-                wrong.append((kind, number, answer))
-            if kind == b"/cut":
-                client.socket.close()
-                client = front.connect()
-        client.socket.close()
-
-    threads = [threading.Thread(target=visitor, args=(own,)) for own in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-
-    assert wrong == []
-    wait_for(lambda: front.admin("GET", "health")[1]["connections"]["open"] <= 2)
-    wait_for(lambda: origin.open <= 128)
