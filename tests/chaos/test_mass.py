@@ -24,7 +24,7 @@ def server() -> Iterator[Server]:
 async def test_it_numbers_two_thousand_joins_without_gap_or_double(server: Server) -> None:
     create_room(server.url, server.admin_key, "rush", ratePerMinute=0, queueMaxPerIp=None)
 
-    surge = await join_many(server.url, "rush", 2000, at_once=200)
+    surge = await join_many(server.url, "rush", 2000, at_once=2000)
 
     # A new room starts with the credit 1 but a rate of 0 lets nobody in, so all of them stand in line.
     assert sorted(surge.tickets) == list(range(1, 2001))
@@ -35,7 +35,8 @@ async def test_it_numbers_two_thousand_joins_without_gap_or_double(server: Serve
 
 
 async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
-    cap, visitors = 40, 500
+    """500 browsers want in at once, a room takes ten; it is watched until many have come and gone."""
+    cap, visitors, enough = 10, 500, 100
     create_room(
         server.url,
         server.admin_key,
@@ -48,7 +49,7 @@ async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
     inside: set[int] = set()
     most_inside = served = 0
 
-    async with shared_client(server.url, connections=100) as client:
+    async with shared_client(server.url, connections=visitors) as client:
 
         async def visit() -> None:
             nonlocal most_inside, served
@@ -56,11 +57,13 @@ async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
             state = await patiently(browser.join)
             assert state["status"] == 200, state
             while state["state"] in ("waiting", "at_capacity"):
-                await asyncio.sleep(1)
+                # Whoever is near asks more often, as a stream would tell him at once.
+                await asyncio.sleep(min(2.0, 0.05 * state.get("position", 1)))
+                if served >= enough:
+                    return
                 state = await patiently(browser.status)
                 assert state["status"] == 200, state
             assert state["state"] == "passed", state
-            await patiently(browser.status)
             while (answer := await patiently(lambda: browser.check(PAGE))).get("action") != "pass":
                 await asyncio.sleep(0.2)
                 await patiently(browser.status)
@@ -76,13 +79,13 @@ async def test_it_never_lets_more_than_the_cap_inside(server: Server) -> None:
         occupancy: list[int] = []
 
         async def watch() -> None:
-            while served < visitors:
+            while served < enough:
                 room = await asyncio.to_thread(read_room, server.url, server.admin_key, "full")
                 occupancy.append(room["occupancy"])
                 await asyncio.sleep(0.2)
 
         await asyncio.gather(watch(), *(visit() for _ in range(visitors)))
 
-    assert served == visitors
+    assert served >= enough
     assert most_inside <= cap
-    assert max(occupancy) <= cap
+    assert max(occupancy) == cap, "it was full, and no more than that"

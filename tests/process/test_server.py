@@ -1,26 +1,52 @@
-"""The real server on kept stores: what was acknowledged survives a restart, a kill, and the death of either store."""
+"""The real server on kept stores, as the README starts it: its first commands, and what was acknowledged survives a
+restart, a kill, and the death of either store."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.harness import Server, wait_for
+from tests.harness import ROOT, Server, wait_for
+
+pytestmark = pytest.mark.usefixtures("shop")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(env={"STORE": "embedded"}, workers=1) as running:
-        room = {"id": "shop", "name": "Shop", "targetUrl": "https://shop.example/", "rate": 0, "queueMaxPerIp": 1000}
-        made = httpx.post(running.url + "/api/admin/rooms", json=room, headers=admin(running), timeout=30)
-        assert made.status_code == 200, made.text
+    """With the store and the key that nothing was said about."""
+    with Server(env=dict.fromkeys(("STORE", "ADMIN_KEY", "SECRET")), workers=1) as running:
+        running.admin_key = (Path(running.env["DATA_DIR"]) / "admin-key").read_text().strip()
         yield running
+
+
+def second_terminal(server: Server) -> str:
+    """Carry out what the README says to type while the server runs; what that printed."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (typed,) = (block for block in blocks if "curl" in block)
+    assert "xdg-open http://127.0.0.1:8080/w/shop\n" in typed
+    script = typed.replace("xdg-open", "curl -sf").replace("http://127.0.0.1:8080", server.url)
+    script = script.replace("cat data/", f"cat {server.env['DATA_DIR']}/")
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shop(server: Server) -> str:
+    """What the README's commands printed; nobody is let into the room that they made."""
+    printed = second_terminal(server)
+    room = {"id": "shop", "rate": 0, "queueMaxPerIp": 1000}
+    made = httpx.post(server.url + "/api/admin/rooms", json=room, headers=admin(server), timeout=30)
+    assert made.status_code == 200, made.text
+    return printed
 
 
 def admin(server: Server) -> dict[str, str]:
@@ -55,6 +81,13 @@ def last_ticket(server: Server) -> int:
 def kill_child(server: Server, name: str) -> None:
     victim = next(pid for pid, line in server.descendants().items() if name in line)
     os.kill(victim, signal.SIGKILL)
+
+
+def test_it_makes_a_room_and_shows_its_line_by_the_commands_of_the_readme(server: Server, shop: str) -> None:
+    assert '"created":true' in shop
+    assert 'data-room="shop"' in shop, "the page that a browser is sent to"
+    assert httpx.get(server.url + "/qm.js", timeout=30).status_code == 200
+    assert joined(server) == 1
 
 
 @pytest.mark.req("CFG-091", "TST-007")
