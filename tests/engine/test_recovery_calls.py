@@ -64,15 +64,19 @@ async def test_it_does_not_verify_a_fenced_or_missing_room(world: World) -> None
     assert await world.jobs.verify_many(places) == [False, False]
 
 
-async def test_it_answers_fenced_for_a_layout_that_is_newer(world: World) -> None:
+async def test_it_answers_fenced_for_a_layout_that_is_newer_and_leaves_it_alone(world: World) -> None:
     await world.create()
     header = await world.header()
-    await world.valkey.execute("SET", world.keys.header, pack_header(header | {"layout": 2}))
+    newer = pack_header(header | {"layout": 2, "fenced": 0})
+    await world.valkey.execute("SET", world.keys.header, newer)
 
     with pytest.raises(RoomFenced):
         await world.join(Browser())
     with pytest.raises(RoomFenced):
         await world.jobs.tick(ROOM)
+    await world.jobs.fence(ROOM, 1, 1)
+    assert not await world.jobs.rebuild_begin(ROOM, 1, 2), "the release that knows it would do that"
+    assert await world.valkey.execute("GET", world.keys.header) == newer
 
 
 async def test_it_serves_a_room_that_was_written_by_a_rebuild(world: World) -> None:

@@ -1,7 +1,8 @@
 -- Purpose: Claims the rebuild of a room and clears what it had; call again with the next chunk until that is 0.
 -- Keys: header
 -- Args: gen · epoch of the rebuild · first chunk to unlink (0 = begin)
--- Returns: code, claimed (0 = a higher rebuild has begun, or the room lives with this epoch or a later one), next chunk
+-- Returns: code, claimed (0 = a higher rebuild has begun, or the room lives with this epoch or a later one, or is a
+--   newer release's), next chunk
 -- Errors: none
 -- Facts: none
 -- Cost: at most 765 keys a call
@@ -11,8 +12,10 @@ local CHUNKS = 250
 local function may_claim(key, p, gen, epoch)
   local begun = redis.call("HGET", p .. "rb", "epoch")
   if begun and tonumber(begun) > epoch then return false end
-  local R = qm.room_raw(key)
-  return not (R and R.h.fenced == 0 and R.h.gen == gen and R.h.epoch >= epoch)
+  local data = redis.call("GET", key)
+  local h = data and qm.header_read(data)
+  if not h then return true end
+  return h.layout <= qm.LAYOUT and not (h.fenced == 0 and h.gen == gen and h.epoch >= epoch)
 end
 
 qm.fn("rebuild_begin", { "allow-oom" }, function(keys, args)
