@@ -127,6 +127,10 @@ class Engine:
         """``check`` of an item that is packed; ``waiter`` hears what the future would."""
         self._append("check", room, packed, waiter)
 
+    def ask_status(self, room: Room, packed: bytes, waiter: Waiter) -> None:
+        """``status`` of an item that is packed; ``waiter`` hears what the future would."""
+        self._append("status", room, packed, waiter)
+
     def leave(self, room: Room, proof: Proof) -> Awaitable[LeaveAnswer]:
         """End the owner's place, pass or session."""
         return self._put("leave", room, pack_leave(proof))

@@ -65,6 +65,10 @@ class Gated(NamedTuple):
     answer: CheckAnswer
     cookies: Sequence[bytes]
     """``Set-Cookie`` values that the answer brings."""
+    token: str = ""
+    """The token signed anew, when it was due."""
+    door: str = ""
+    """The door key of an admission."""
 
 
 class CheckService:
@@ -124,10 +128,12 @@ class CheckService:
         except StorageUnavailable as error:
             raise BackendDown from error
 
-    def ask(self, room: VisitorRoom, visitor: Visitor, url: str | None, told: Told, *, is_alike: bool = False) -> bool:
-        """``gate`` by the shortest way, for a visitor who was read before; False = nothing was done.
+    def ask(
+        self, room: VisitorRoom, visitor: Visitor, url: str | None, told: Told, via: Via, *, is_alike: bool = False
+    ) -> bool:
+        """``gate`` or ``check`` by the shortest way, for a visitor who was read before; False = nothing was done.
 
-        ``told`` hears StaleRoom, on which ``gate`` is to be asked, and StorageUnavailable as it is.
+        ``told`` hears StaleRoom, on which ``gate`` or ``check`` is to be asked, and StorageUnavailable as it is.
         """
         now_ms = wall_ms()
         identity = self._identifier.known(room, visitor, now_ms)
@@ -136,7 +142,7 @@ class CheckService:
         packed = visitor.packed
         if packed is None or packed.proof is not identity.proof or packed.is_alike is not is_alike:
             came = arrival(room.digests, visitor.client, visitor.agent)
-            visitor.packed = packed = PackedCheck.of(identity.proof, Via.INLINE, came, is_alike=is_alike)
+            visitor.packed = packed = PackedCheck.of(identity.proof, via, came, is_alike=is_alike)
         covered, door = room.covers(url), self._door(room)
         asking = Asking(
             self, told, room=room, visitor=visitor, identity=identity, covered=covered, door=door, now_ms=now_ms
@@ -177,21 +183,26 @@ class CheckService:
     ) -> Gated:
         """What an answer that lets in still needs. Raises CommitsFail."""
         try:
-            cookies, _ = await self._passed(room, visitor, identity, answer, door, now_ms)
+            cookies, token = await self._passed(room, visitor, identity, answer, door, now_ms)
         except StorageUnavailable as error:
             raise CommitsFail from error
-        return Gated(room, answer, cookies)
+        return Gated(room, answer, cookies, token, door)
 
     async def _check(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> VisitorAnswer:
         now_ms = wall_ms()
         via = Via.VOUCHED if visitor.is_vouched else Via.DIRECT
         identity, answer, door = await self._decide(room, visitor, url, via, now_ms, is_alike=is_alike)
+        gated = Gated(room, answer, ())
+        if answer.verdict is not Verdict.QUEUE:
+            gated = await self._rest(room, visitor, identity, answer, door, now_ms)
+        return VisitorAnswer(self.body(gated, visitor, url), () if visitor.is_vouched else gated.cookies)
+
+    def body(self, gated: Gated, visitor: Visitor, url: str | None) -> bytes:
+        """The answer to a check as JSON (VIS-124 … VIS-126)."""
+        room, answer = gated.room, gated.answer
         if answer.verdict is Verdict.QUEUE:
-            location = self._waiting_page(room, visitor, url)
-            return VisitorAnswer(_queue_json(room, answer.reason, answer.room_state, location), [])
-        cookies, token = await self._passed(room, visitor, identity, answer, door, now_ms)
-        body = _pass_json(room, answer.verdict, door, token, answer.session_expires_at)
-        return VisitorAnswer(body, [] if visitor.is_vouched else cookies)
+            return _queue_json(room, answer.reason, answer.room_state, self._waiting_page(room, visitor, url))
+        return _pass_json(room, answer.verdict, gated.door, gated.token, answer.session_expires_at)
 
     async def _decide(
         self, room: VisitorRoom, visitor: Visitor, url: str | None, via: Via, now_ms: int, *, is_alike: bool = False

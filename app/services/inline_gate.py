@@ -16,7 +16,7 @@ from app.domain.client_address import Client
 from app.domain.inline.hosts import HostIndex, InlineHost, index_of
 from app.domain.room import Room
 from app.infrastructure.engine_errors import StaleRoom
-from app.infrastructure.engine_results import Reason, Verdict
+from app.infrastructure.engine_results import Reason, Verdict, Via
 from app.infrastructure.rate_limiter import RateLimiter
 from app.services.check import BackendDown, CheckService, CommitsFail, Gated
 from app.services.inline_counts import InlineCounts, Passed
@@ -141,7 +141,8 @@ class InlineGate:
             return False
         is_alike = self._undeclared.is_marked(client)
         asked_url = None if is_forced else url
-        if not self._check.ask(room, present(room.id), asked_url, partial(self._told, room, told), is_alike=is_alike):
+        hears = partial(self._told, room, told)
+        if not self._check.ask(room, present(room.id), asked_url, hears, Via.INLINE, is_alike=is_alike):
             return False
         self.counts.count(room.id, Passed.GATED)
         return True

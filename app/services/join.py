@@ -6,7 +6,7 @@ blueprint), the decision itself (``fn/join.lua``). Source: VIS-146 … VIS-156, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +36,7 @@ class VisitorAnswer:
     """A ``200``: its JSON body and ``Set-Cookie`` values."""
 
     body: bytes
-    cookies: list[bytes]
+    cookies: Sequence[bytes]
 
 
 class JoinService:

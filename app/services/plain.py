@@ -7,7 +7,7 @@ service of ``/api/join`` and is told by the one of ``/api/status``. Source: PAG-
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -69,7 +69,7 @@ class PlainAnswer:
     """What is sent: a document, or a place to go to."""
 
     status: int
-    cookies: list[bytes]
+    cookies: Sequence[bytes]
     document: SmallDocument | None = None
     location: str = ""
     retry_after_sec: int = 0
@@ -128,7 +128,7 @@ class PlainService:
 
     async def _place(
         self, room_id: str, visitor: Visitor, trip: Trip, wanted: str | None, ask: Callable[[], Asker] | None
-    ) -> tuple[View | None, list[bytes]]:
+    ) -> tuple[View | None, Sequence[bytes]]:
         """His state; None when a place was given before and no cookie of it came back, or he needs one and may not."""
         holds_cookie = bool(visitor.tokens or visitor.sessions)
         if trip.tried and not holds_cookie:

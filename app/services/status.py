@@ -5,20 +5,72 @@ Belongs here: status by token or cookies, also without a room. Not here: streams
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from app.core.clock import wall_ms
 from app.core.errors import BadRequest, StorageUnavailable
 from app.domain.tokens import Claims, VisitorTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_errors import StaleRoom
+from app.infrastructure.engine_pack import pack_status
 from app.infrastructure.engine_results import VisitorView
 from app.services.commit import CommitWaiter
 from app.services.join import VisitorAnswer
 from app.services.visitor import holds_ticket, needs_location, state_json
-from app.services.visitor_proof import Identifier, Visitor
+from app.services.visitor_proof import Identifier, Identity, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer, place_of
+
+Told = Callable[["VisitorAnswer | None", BaseException | None], None]
+"""Hears the state, or what was raised; once."""
+
+
+class _Asking:
+    """One question by the shortest way. It stands where the engine keeps a future, and does what it does with one."""
+
+    __slots__ = ("_service", "_told", "identity", "now_ms", "return_url", "room", "visitor")
+
+    def __init__(
+        self,
+        service: StatusService,
+        told: Told,
+        room: VisitorRoom,
+        visitor: Visitor,
+        identity: Identity,
+        return_url: str | None,
+        now_ms: int,
+    ) -> None:
+        self._service = service
+        self._told = told
+        self.room = room
+        self.visitor = visitor
+        self.identity = identity
+        self.return_url = return_url
+        self.now_ms = now_ms
+
+    def done(self) -> bool:
+        """As of a future: nobody takes the question back."""
+        return False
+
+    def set_result(self, view: VisitorView) -> None:
+        """As of a future. Whatever goes wrong is this visitor's alone: many answers come at once."""
+        try:
+            answer = self._service.said(self, view)
+        except Exception as error:
+            self._told(None, error)
+            return
+        if answer is not None:
+            self._told(answer, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """As of a future."""
+        self._told(None, error)
+
+    def finished(self, task: asyncio.Task[VisitorAnswer]) -> None:
+        """A task has signed the token anew."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._told(None if error is not None else task.result(), error)
 
 
 class StatusService:
@@ -40,6 +92,7 @@ class StatusService:
         self._issuer = issuer
         self._tokens = tokens
         self._commits = commits
+        self._tasks: set[asyncio.Task[VisitorAnswer]] = set()
 
     def room_named_by(self, token: str | None, candidates: Sequence[tuple[str, str]]) -> str:
         """Room of a request that names none: that of its token, or of the first good ticket cookie (VIS-057).
@@ -76,22 +129,63 @@ class StatusService:
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         view = await self._engine.status(room.room, identity.proof, told=changes, seen=changes, bind=changes)
+        if self._is_due(identity, view, now_ms):
+            return await self._renewed(room, visitor, identity, return_url, view)
+        return _answer(room, identity, return_url, view)
+
+    def ask(self, room: VisitorRoom, visitor: Visitor, return_url: str | None, told: Told) -> bool:
+        """``status`` by the shortest way, for a visitor who was read before; False = nothing was done.
+
+        ``told`` hears StaleRoom, on which ``status`` is to be asked.
+        """
+        now_ms = wall_ms()
+        identity = self._identifier.known(room, visitor, now_ms)
+        if identity is None:
+            return False
+        proof = identity.proof
+        packed = visitor.packed_status
+        if packed is None or packed[0] is not proof:
+            visitor.packed_status = packed = proof, pack_status(proof, told=True, seen=True, bind=True)
+        asking = _Asking(self, told, room, visitor, identity, return_url, now_ms)
+        self._engine.ask_status(room.room, packed[1], asking)
+        return True
+
+    def said(self, asking: _Asking, view: VisitorView) -> VisitorAnswer | None:
+        """What the answer to ``ask`` comes to; None = the token is signed anew first."""
+        room, identity, return_url = asking.room, asking.identity, asking.return_url
+        if not self._is_due(identity, view, asking.now_ms):
+            return _answer(room, identity, return_url, view)
+        renewing = self._renewed(room, asking.visitor, identity, return_url, view)
+        task = asyncio.get_running_loop().create_task(renewing, name="status")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(asking.finished)
+        return None
+
+    def _is_due(self, identity: Identity, view: VisitorView, now_ms: int) -> bool:
+        """Tell whether the holder's token has to be signed anew. Raises StorageUnavailable when he may not be told."""
         if self._hides_draw(view):
             raise StorageUnavailable
+        return holds_ticket(view) and self._issuer.is_due(identity, now_ms, view.ticket)
+
+    async def _renewed(
+        self, room: VisitorRoom, visitor: Visitor, identity: Identity, return_url: str | None, view: VisitorView
+    ) -> VisitorAnswer:
         generation = identity.proof.generation
-        cookies: list[bytes] = []
-        token, extra = identity.token, b""
-        if holds_ticket(view) and self._issuer.is_due(identity, now_ms, view.ticket):
-            place = place_of(generation, view)
-            issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
-            token, cookies, extra = issued.token, issued.cookies, b',"token":"%b"' % issued.token.encode()
-        location = state_location(room, view, return_url, token)
+        place = place_of(generation, view)
+        token, cookies = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
+        location, extra = state_location(room, view, return_url, token), b',"token":"%b"' % token.encode()
         return VisitorAnswer(state_json(room, view, generation=generation, location=location, extra=extra), cookies)
 
     def _hides_draw(self, view: VisitorView) -> bool:
         """The doors have opened, and what this holder waits for cannot be recorded just now (VIS-160)."""
         schedule = view.schedule
         return schedule is not None and schedule.opens_at <= view.now and self._commits.refusing()
+
+
+def _answer(room: VisitorRoom, identity: Identity, return_url: str | None, view: VisitorView) -> VisitorAnswer:
+    location = state_location(room, view, return_url, identity.token)
+    return VisitorAnswer(state_json(room, view, generation=identity.proof.generation, location=location), ())
 
 
 def state_location(room: VisitorRoom, view: VisitorView, return_url: str | None, token: str) -> str:

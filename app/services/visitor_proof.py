@@ -53,6 +53,8 @@ class Visitor:
     """What was read of him for a copy of a room, and until when (wall ms) that holds."""
     packed: PackedCheck | None = None
     """His question at the door, packed for the last copy of a room that he asked."""
+    packed_status: tuple[Proof, bytes] | None = None
+    """His question for his place, with the proof that is packed in it."""
 
 
 @dataclass(slots=True)

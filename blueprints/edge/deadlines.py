@@ -18,7 +18,7 @@ from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
 from blueprints.edge.crowd import Standing
 from blueprints.edge.head import Uncoded
-from blueprints.edge.run import Run
+from blueprints.edge.run import QuickRun, Run
 
 if TYPE_CHECKING:
     from blueprints.edge.inline.exchange import Exchange
@@ -77,7 +77,7 @@ class Deadlines(HttpProtocol):
         """Made by Sanic's server for each connection."""
         super().__init__(**kw)
         self._http = None  # the slot is unset until the connection has a task
-        self._run: Run | Exchange | None = None
+        self._run: Run | QuickRun | Exchange | None = None
         """What the fast path is at work on."""
         self._parked = False
         self._is_choked = False

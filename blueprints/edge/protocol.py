@@ -29,7 +29,7 @@ from blueprints.edge.inline.fast_exchange import FastExchange
 from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
-from blueprints.edge.run import HotRun
+from blueprints.edge.run import HotRun, QuickRun
 from blueprints.edge.state import EdgeState
 from blueprints.errors import error_reply
 
@@ -210,7 +210,7 @@ class EdgeProtocol(Deadlines):
     def _serve_hot(self, route: HotRoute, reading: Reading, data: bytes, end: int) -> bool:
         """``_serve_fast`` of a hot route; ``end``: of the head."""
         edge = self.edge
-        handler, method, path, query, _ = route
+        handler, method, path, query, _, begin = route
         note = reading.client.note
         if note and note & Note.NOT_BY_EDGE:  # most have none, and an enum's operator is a call
             return False  # the task refuses it
@@ -224,11 +224,15 @@ class EdgeProtocol(Deadlines):
         self._phase = Phase.HANDLER
         self._deadline = 0.0
         request = HotRequest(method, path, query, reading, data[end + 4 :], edge.ids.next())
-        self._run = run = HotRun(self.loop, handler, request, fields.keep_alive, self._finish)
-        run.start()
+        self._run = run = QuickRun(self.loop, handler, request, fields.keep_alive, self._finish)
+        try:
+            if begin is None or not begin(request, run):
+                run.again()
+        except Exception as error:
+            run.told(None, error)
         return True
 
-    def _finish(self, run: HotRun, reply: HotReply | None, error: BaseException | None) -> None:
+    def _finish(self, run: HotRun | QuickRun, reply: HotReply | None, error: BaseException | None) -> None:
         self._run = None
         answer, is_kept = self.hot_answer(run.request, reply, error, run.is_kept and not self._is_half_closed)
         if self._phase is not Phase.HANDLER or self.transport.is_closing():

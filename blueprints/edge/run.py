@@ -100,7 +100,7 @@ class Run:
         self._step(None)
 
 
-Done = Callable[["HotRun", HotReply | None, BaseException | None], None]
+Done = Callable[["HotRun | QuickRun", HotReply | None, BaseException | None], None]
 """Called once with the run and its result or exception."""
 
 
@@ -130,3 +130,35 @@ class HotRun(Run):
 
     def _end(self, result: HotReply | None, error: BaseException | None) -> None:
         self._done(self, result, error)
+
+
+class QuickRun:
+    """One request that is answered without a coroutine (``hot.Answering``)."""
+
+    __slots__ = ("_done", "_handler", "_loop", "is_kept", "request")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Callable[[HotRequest], Coroutine[Any, Any, HotReply]],
+        request: HotRequest,
+        is_kept: bool,
+        done: Done,
+    ) -> None:
+        """As of HotRun."""
+        self._loop = loop
+        self._handler = handler
+        self._done = done
+        self.request = request
+        self.is_kept = is_kept
+
+    def told(self, reply: HotReply | None, error: BaseException | None) -> None:
+        """As of Answering."""
+        try:
+            self._done(self, reply, error)
+        except Exception as failure:  # answers to others wait behind this one
+            self._loop.call_exception_handler({"message": "an answer could not be written", "exception": failure})
+
+    def again(self) -> None:
+        """As of Answering."""
+        HotRun(self._loop, self._handler, self.request, self.is_kept, self._done).start()

@@ -7,17 +7,22 @@ headers and ``X-RateLimit-*`` (the edge). Source: chapters 5, 6, 10, 13 and 14 o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.core.errors import Forbidden, NoRoom, QmError, RateLimited
 from app.domain.bot_signals import look_at
+from app.domain.budget import Budget
 from app.domain.cookies import ticket_candidates
+from app.infrastructure.engine_errors import StaleRoom
+from app.infrastructure.engine_results import Via
+from app.services.check import Gated
+from app.services.join import VisitorAnswer
 from app.services.protection import Asker
 from app.services.visitor_counts import Counted
 from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom
-from blueprints.edge.hot import HotHandler
+from blueprints.edge.hot import Answering, HotHandler, Ways
 from blueprints.edge.reply import JSON_TYPE, HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.visitor.request_reading import (
@@ -47,14 +52,14 @@ _PREFLIGHT: Final = [
 ]
 
 
-def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler]:
+def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler | Ways]:
     """The handlers of one worker process."""
     check, status, join = CheckRoute(ctx), StatusRoute(ctx), JoinRoute(ctx)
     return {
         ("GET", "/api/check"): check.answer,
-        ("POST", "/api/check"): check.answer,
+        ("POST", "/api/check"): Ways(check.answer, check.begin),
         ("OPTIONS", "/api/check"): check.preflight,
-        ("GET", "/api/status"): status.answer,
+        ("GET", "/api/status"): Ways(status.answer, status.begin),
         ("POST", "/api/join"): join.answer,
     }
 
@@ -74,7 +79,7 @@ class CheckRoute:
         query = request.query
         if speaks_for_visitor(request, query):
             return await self._vouched.answer(request)
-        request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
+        budget = request.budget or self._take(request)
         room_id = room_in_query(query)
         rooms = self._visitor.rooms
         room = rooms.peek(room_id) if room_id else None
@@ -93,23 +98,57 @@ class CheckRoute:
             is_covered = origin is not None and room.allows_tag(origin)
             if origin is not None and not is_covered:
                 self._refuse_origin(request, room, origin)
-            visitor, url, tag = _asked(request, room.id)
+            asked = _asked(request, room.id)
+            visitor, url = asked.visitor, asked.url
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
                 is_alike = self._visitor.undeclared.is_marked(request.client)
                 answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
                 if is_covered:
-                    self._visitor.counts.page_seen(room.id, origin, tag)
-            block = _cors_block(origin) if origin is not None and is_covered else b""
-            return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
+                    self._visitor.counts.page_seen(room.id, origin, asked.tag)
+            asked.origin = origin if is_covered else None
+            asked.block = _cors_block(origin) if origin is not None and is_covered else b""
+            asked.room = room
+            return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, asked.block)
         except NoRoom:
             self._visitor.counts.unknown_room(room_id or "")
             raise
         except QmError as error:
             if origin is not None and room is not None and room.allows_tag(origin):
-                error.headers.update((name.decode(), value.decode("latin-1")) for name, value in _cors(origin))
+                _let_read(error, origin)
             raise
+
+    def begin(self, request: HotRequest, answering: Answering) -> bool:
+        """``answer`` for what was asked before in the very same words, and was answered then (``hot.HotBeginning``)."""
+        asked: Asked | None = request.reading.memo.get((request.method, request.query_bytes, request.body))
+        if asked is None or (room := asked.room) is None or self._visitor.rooms.peek(room.id) is not room:
+            return False
+        if not self._take(request).allowed:
+            return False
+        told = partial(self._told, answering, asked)
+        is_alike = self._visitor.undeclared.is_marked(request.client)
+        return self._visitor.check.ask(room, asked.visitor, asked.url, told, Via.DIRECT, is_alike=is_alike)
+
+    def _told(self, answering: Answering, asked: Asked, gated: Gated | None, error: BaseException | None) -> None:
+        if isinstance(error, StaleRoom):
+            answering.again()
+            return
+        try:
+            if gated is None:
+                raise error or RuntimeError("the check was not decided")
+            body = self._visitor.check.body(gated, asked.visitor, asked.url)
+            if asked.origin is not None:
+                self._visitor.counts.page_seen(gated.room.id, asked.origin, asked.tag)
+            answering.told(HotReply(200, body, gated.cookies, (), JSON_TYPE, asked.block), None)
+        except Exception as failure:
+            if asked.origin is not None and isinstance(failure, QmError):
+                _let_read(failure, asked.origin)
+            answering.told(None, failure)
+
+    def _take(self, request: HotRequest) -> Budget:
+        request.budget = budget = self._limiter.take("check", request.client.key, self._limit)
+        return budget
 
     async def preflight(self, request: HotRequest) -> HotReply:
         """``OPTIONS`` (VIS-065): not limited, so it asks no store; a room unknown to this process is refused."""
@@ -138,8 +177,7 @@ class StatusRoute:
 
     async def answer(self, request: HotRequest) -> HotReply:
         """Answer with the visitor state (VIS-157 … VIS-162)."""
-        request.budget = budget = self._limiter.take("status", request.client.key, self._limit)
-        if not budget.allowed:
+        if not (request.budget or self._take(request)).allowed:
             raise RateLimited
         query = request.query
         token = query.get("token") or None
@@ -150,7 +188,40 @@ class StatusRoute:
         answer = await self._visitor.status.status(
             room_id, visitor, query.get("return"), read_only=request.method == "HEAD"
         )
+        if request.method == "GET" and request.inline is None and len(request.query_bytes) <= _ASKED_MAX_BYTES:
+            polled = Polled(room_id, visitor, query.get("return"))
+            request.reading.conclude((Polled, request.query_bytes), polled)
         return HotReply(200, answer.body, answer.cookies, ())
+
+    def begin(self, request: HotRequest, answering: Answering) -> bool:
+        """``answer`` for a page that polls (``hot.HotBeginning``)."""
+        polled: Polled | None = request.reading.memo.get((Polled, request.query_bytes))
+        if polled is None or (room := self._visitor.rooms.peek(polled.room_id)) is None:
+            return False
+        if not self._take(request).allowed:
+            return False
+        return self._visitor.status.ask(room, polled.visitor, polled.return_url, partial(_told, answering))
+
+    def _take(self, request: HotRequest) -> Budget:
+        request.budget = budget = self._limiter.take("status", request.client.key, self._limit)
+        return budget
+
+
+class Polled(NamedTuple):
+    """Who asks for which place, as the same request lines have said before."""
+
+    room_id: str
+    visitor: Visitor
+    return_url: str | None
+
+
+def _told(answering: Answering, answer: VisitorAnswer | None, error: BaseException | None) -> None:
+    if isinstance(error, StaleRoom):
+        answering.again()
+    elif answer is None:
+        answering.told(None, error)
+    else:
+        answering.told(HotReply(200, answer.body, answer.cookies), None)
 
 
 class JoinRoute:
@@ -185,10 +256,23 @@ class JoinRoute:
         return HotReply(200, answer.body, answer.cookies, ())
 
 
-_Asked = tuple[Visitor, str | None, str | None]
+class Asked:
+    """Who checks which page, and what was found when he did so."""
+
+    __slots__ = ("block", "origin", "room", "tag", "url", "visitor")
+
+    def __init__(self, visitor: Visitor, url: str | None, tag: str | None) -> None:
+        """``tag``: the version of his tag."""
+        self.visitor = visitor
+        self.url = url
+        self.tag = tag
+        self.room: VisitorRoom | None = None
+        """The copy of a room whose check was answered; it covers ``origin``, and ``block`` holds the CORS lines."""
+        self.origin: bytes | None = None
+        self.block = b""
 
 
-def _asked(request: HotRequest, room_id: str) -> _Asked:
+def _asked(request: HotRequest, room_id: str) -> Asked:
     """Who checks which page, and the version of his tag. The visitor's text never makes a 400, only a wrong shape does
     (VIS-120).
 
@@ -196,15 +280,15 @@ def _asked(request: HotRequest, room_id: str) -> _Asked:
     """
     if len(request.body) + len(request.query_bytes) > _ASKED_MAX_BYTES:
         return _read_asked(request, room_id)
-    key = (room_id, request.method, request.query_bytes, request.body)
-    asked: _Asked | None = request.reading.memo.get(key)
+    key = (request.method, request.query_bytes, request.body)
+    asked: Asked | None = request.reading.memo.get(key)
     if asked is None:
         asked = _read_asked(request, room_id)
         request.reading.conclude(key, asked)
     return asked
 
 
-def _read_asked(request: HotRequest, room_id: str) -> _Asked:
+def _read_asked(request: HotRequest, room_id: str) -> Asked:
     sent: Mapping[str, str | None] = request.query
     door = None
     if request.method == "POST":
@@ -213,7 +297,7 @@ def _read_asked(request: HotRequest, room_id: str) -> _Asked:
     if not door and b"x-qm-door-key" in request.headers:
         door = request.header(b"x-qm-door-key")
     visitor = visitor_of(request, room_id, sent.get("token"), (door,) if door else ())
-    return visitor, sent.get("url"), sent.get("tag")
+    return Asked(visitor, sent.get("url"), sent.get("tag"))
 
 
 def public_host(ctx: AppContext) -> bytes:
@@ -229,6 +313,11 @@ def _cors(origin: bytes) -> list[tuple[bytes, bytes]]:
         (b"Vary", b"Origin"),
         (b"Access-Control-Expose-Headers", _EXPOSED),
     ]
+
+
+def _let_read(error: QmError, origin: bytes) -> None:
+    """Let a page of ``origin`` read a refusal (VIS-062)."""
+    error.headers.update((name.decode(), value.decode("latin-1")) for name, value in _cors(origin))
 
 
 @lru_cache(512)

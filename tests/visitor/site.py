@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from app.services.refused_tokens import ManyRefused
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.head import Fields
-from blueprints.edge.hot import HotTable
+from blueprints.edge.hot import HotBeginning, HotTable
 from blueprints.edge.reading import Reading
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
@@ -158,11 +159,36 @@ class Site:
         assert handler is not None, f"no hot route {request.method} {request.path}"
         if request.client.note:
             self.visitor.undeclared.saw(request.client)
+        begin = self.table.route(f"{request.method} {request.path} HTTP/1.1".encode()).begin  # type: ignore[union-attr]
         try:
-            reply = await handler(request)
+            reply = await _begun(request, begin) or await handler(request)
         except QmError as error:
             reply = error_reply(error, request.headers, request_id=request.request_id, path=request.path, page=None)
         return Answer(reply, request)
+
+
+async def _begun(request: HotRequest, begin: HotBeginning | None) -> HotReply | None:
+    """The reply by the way without a coroutine; None = it is not for this request, or has handed it back."""
+    run = _Run(asyncio.get_running_loop().create_future())
+    if begin is None or not begin(request, run):
+        return None
+    return await run.reply
+
+
+class _Run:
+    """What the edge has for a request without a coroutine."""
+
+    def __init__(self, reply: asyncio.Future[HotReply | None]) -> None:
+        self.reply = reply
+
+    def told(self, reply: HotReply | None, error: BaseException | None) -> None:
+        if error is None:
+            self.reply.set_result(reply)
+        else:
+            self.reply.set_exception(error)
+
+    def again(self) -> None:
+        self.reply.set_result(None)
 
 
 @dataclass
