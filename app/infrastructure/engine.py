@@ -97,6 +97,10 @@ class Engine:
         """Get a place, or the one that is held."""
         return self._put("join", room, pack_join(item))
 
+    def ask_join(self, room: Room, item: JoinItem, waiter: Waiter) -> None:
+        """``join``; ``waiter`` hears what the future would."""
+        self._append("join", room, pack_join(item), waiter)
+
     def status(
         self, room: Room, proof: Proof, *, told: bool = True, seen: bool = True, bind: bool = False
     ) -> Awaitable[VisitorView]:

@@ -29,15 +29,18 @@ from app.infrastructure.engine_results import (
     ViewState,
     VisitorView,
 )
+from app.services.asking import Told
 from app.services.commit import CommitWaiter, committed_or_undone
-from app.services.gate_asking import Asking, Told
-from app.services.join import VisitorAnswer
-from app.services.visitor import REASONS
+from app.services.gate_asking import CheckAsking
+from app.services.visitor import REASONS, VisitorAnswer
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, Identity, SecretMaker, Visitor
 from app.services.visitor_room import Covered, VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer
 
+# Asking an enum for a member costs as much as a call.
+_QUEUE, _SESSION, _ADMITTED = Verdict.QUEUE, Verdict.SESSION, Verdict.ADMITTED
+_VALID, _ACTIVE = Presented.VALID, ViewState.ACTIVE
 _NO_DOOR: Final = bytes(16)
 _SAMPLE_KEY: Final = "A" * 43
 """Stands for the door key where an answer only has to have the right length (``HEAD``)."""
@@ -129,7 +132,14 @@ class CheckService:
             raise BackendDown from error
 
     def ask(
-        self, room: VisitorRoom, visitor: Visitor, url: str | None, told: Told, via: Via, *, is_alike: bool = False
+        self,
+        room: VisitorRoom,
+        visitor: Visitor,
+        url: str | None,
+        told: Told[Gated],
+        via: Via,
+        *,
+        is_alike: bool = False,
     ) -> bool:
         """``gate`` or ``check`` by the shortest way, for a visitor who was read before; False = nothing was done.
 
@@ -144,37 +154,30 @@ class CheckService:
             came = arrival(room.digests, visitor.client, visitor.agent)
             visitor.packed = packed = PackedCheck.of(identity.proof, via, came, is_alike=is_alike)
         covered, door = room.covers(url), self._door(room)
-        asking = Asking(
-            self, told, room=room, visitor=visitor, identity=identity, covered=covered, door=door, now_ms=now_ms
-        )
+        asking = CheckAsking(self, told, room, visitor, identity, covered, door, now_ms)
         self._engine.ask_check(room.room, packed.item(covered[0], door[1]), asking)
         return True
 
-    def said(self, asking: Asking, answer: CheckAnswer) -> Gated | None:
-        """What the answer to ``ask`` comes to; None = it waits for what it rests on, and is told then."""
+    def heard(self, asking: CheckAsking, answer: CheckAnswer) -> None:
+        """The engine has answered ``ask``. May raise: it is told."""
         room, identity, now_ms = asking.room, asking.identity, asking.now_ms
         self._note(room, asking.covered, answer, asking.door, now_ms)
         verdict = answer.verdict
-        is_done = verdict is Verdict.QUEUE
-        if not is_done and verdict is not Verdict.ADMITTED:
+        is_done = verdict is _QUEUE
+        if not is_done and verdict is not _ADMITTED:
             is_due = answer.ticket and self._issuer.is_due(identity, now_ms)
             is_stored = self._commits.is_stored(room.room.id, answer.generation, answer.seq)
-            is_done = not is_due and (is_stored or verdict is not Verdict.SESSION)
+            is_done = not is_due and (is_stored or verdict is not _SESSION)
         if is_done:
-            return Gated(room, answer, ())
-        door = asking.door[0]
-        task = asyncio.get_running_loop().create_task(
-            self._rest(room, asking.visitor, identity, answer, door, now_ms), name="gate"
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(asking.finished)
-        return None
+            asking.told(Gated(room, answer, ()), None)
+        else:
+            rest = self._rest(room, asking.visitor, identity, answer, asking.door[0], now_ms)
+            asking.go_on(rest, self._tasks, "gate")
 
     async def _gate(self, room: VisitorRoom, visitor: Visitor, url: str | None, is_alike: bool) -> Gated:
         now_ms = wall_ms()
         identity, answer, door = await self._decide(room, visitor, url, Via.INLINE, now_ms, is_alike=is_alike)
-        if answer.verdict is Verdict.QUEUE:
+        if answer.verdict is _QUEUE:
             return Gated(room, answer, ())
         return await self._rest(room, visitor, identity, answer, door, now_ms)
 
@@ -193,14 +196,14 @@ class CheckService:
         via = Via.VOUCHED if visitor.is_vouched else Via.DIRECT
         identity, answer, door = await self._decide(room, visitor, url, via, now_ms, is_alike=is_alike)
         gated = Gated(room, answer, ())
-        if answer.verdict is not Verdict.QUEUE:
+        if answer.verdict is not _QUEUE:
             gated = await self._rest(room, visitor, identity, answer, door, now_ms)
         return VisitorAnswer(self.body(gated, visitor, url), () if visitor.is_vouched else gated.cookies)
 
     def body(self, gated: Gated, visitor: Visitor, url: str | None) -> bytes:
         """The answer to a check as JSON (VIS-124 … VIS-126)."""
         room, answer = gated.room, gated.answer
-        if answer.verdict is Verdict.QUEUE:
+        if answer.verdict is _QUEUE:
             return _queue_json(room, answer.reason, answer.room_state, self._waiting_page(room, visitor, url))
         return _pass_json(room, answer.verdict, gated.door, gated.token, answer.session_expires_at)
 
@@ -213,7 +216,7 @@ class CheckService:
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
         door, digest = "", _NO_DOOR
-        if identity.proof.presented >= Presented.VALID:
+        if identity.proof.presented >= _VALID:
             if self._commits.refusing():
                 await self._refuse_admission(room, identity)
             door, digest = self._door(room)
@@ -232,7 +235,7 @@ class CheckService:
             self._counts.rule_hit(rule, now_ms)
         if not is_readable:
             self._counts.count(Counted.CHECKS_WITHOUT_URL, room.id)
-        if door[0] and answer.verdict is not Verdict.ADMITTED:
+        if door[0] and answer.verdict is not _ADMITTED:
             room.spare_doors.append(door)
         if answer.is_shared:
             self._counts.count(Counted.SHARED_SESSIONS, room.id)
@@ -244,7 +247,7 @@ class CheckService:
         if answer.seq:
             await self._commit(room, answer)
         cookies: list[bytes] = []
-        if answer.verdict is Verdict.ADMITTED:
+        if answer.verdict is _ADMITTED:
             self._counts.admitted(room.id)
             cookies.append(room.cookies.door(door, visitor.client.scheme))
         token = ""
@@ -268,12 +271,12 @@ class CheckService:
         admission waits for none.
         """
         room_id, generation, mark = room.room.id, answer.generation, answer.seq
-        if answer.verdict is Verdict.ADMITTED:
+        if answer.verdict is _ADMITTED:
             await committed_or_undone(
                 self._commits.wait(room_id, generation, mark),
                 lambda: self._engine_admin.undo_admission(room_id, generation, mark, answer.ticket),
             )
-        elif answer.verdict is Verdict.SESSION and not await self._commits.wait(room_id, generation, mark):
+        elif answer.verdict is _SESSION and not await self._commits.wait(room_id, generation, mark):
             raise StorageUnavailable
 
     async def _refuse_admission(self, room: VisitorRoom, identity: Identity) -> None:
@@ -296,8 +299,8 @@ class CheckService:
         view = await self._engine.status(room.room, identity.proof, told=False, seen=False)
         if not room.covers(url)[0]:
             return VisitorAnswer(_pass_json(room, Verdict.NOT_TARGETED, "", "", 0), [])
-        if view.state is ViewState.ACTIVE and await self._holds_key(room, identity):
-            return VisitorAnswer(_pass_json(room, Verdict.SESSION, "", "", view.session_expires_at), [])
+        if view.state is _ACTIVE and await self._holds_key(room, identity):
+            return VisitorAnswer(_pass_json(room, _SESSION, "", "", view.session_expires_at), [])
         verdict = _PASS_BY_STATE.get(view.state)
         if verdict is not None:
             expires = view.now + room.room.config.session_ttl_sec * 1000
@@ -311,12 +314,12 @@ class CheckService:
             return False
         proof = identity.proof._replace(cookies=b"")
         view = await self._engine.status(room.room, proof, told=False, seen=False)
-        return view.state is ViewState.ACTIVE
+        return view.state is _ACTIVE
 
 
 def _reason_of(view: VisitorView) -> Reason:
     """The reason a check gives for a state that does not pass."""
-    if view.state is ViewState.ACTIVE:
+    if view.state is _ACTIVE:
         return Reason.SESSION_ELSEWHERE
     return _QUEUE_REASON.get(view.state, view.reason)
 
@@ -324,7 +327,7 @@ def _reason_of(view: VisitorView) -> Reason:
 def _pass_json(room: VisitorRoom, verdict: Verdict, door: str, token: str, expires: int) -> bytes:
     """``{"action":"pass",…}`` (VIS-124). ``door`` and ``expires`` are shown where the verdict has them."""
     members = f',"token":"{token}"' if token else ""
-    if verdict is Verdict.ADMITTED:
+    if verdict is _ADMITTED:
         members += f',"doorKey":"{door}"'
     if verdict in _TIMED:
         members += f',"sessionExpiresAt":{expires}'
@@ -339,6 +342,6 @@ def _queue_json(room: VisitorRoom, reason: Reason, room_state: RoomState, locati
     ).encode()
 
 
-_TIMED: Final = frozenset({Verdict.ADMITTED, Verdict.SESSION})
+_TIMED: Final = frozenset({_ADMITTED, _SESSION})
 _VERDICTS: Final = {verdict: f',"reason":"{verdict.word}"' for verdict in Verdict}
 _ROOM_STATES: Final = {state: state.word for state in RoomState}

@@ -36,6 +36,13 @@ REFUSE_SEC: Final = 5.0
 log = structlog.get_logger(__name__)
 
 
+class Waiter(Protocol):
+    """The part of a future that is told whether a fact is stored. It must not raise: others wait behind it."""
+
+    def done(self) -> bool: ...
+    def set_result(self, is_stored: bool, /) -> None: ...
+
+
 class Headers(Protocol):
     """What a waiter asks of the engine (``engine_jobs.EngineJobs``)."""
 
@@ -50,8 +57,8 @@ class _Line:
 
     epoch: int = 0
     committed: int = 0
-    heap: list[tuple[int, int, int, asyncio.Future[bool]]] = field(default_factory=list)
-    """(seq, order, epoch, future), smallest seq first."""
+    heap: list[tuple[int, int, int, Waiter]] = field(default_factory=list)
+    """(seq, order, epoch, waiter), smallest seq first."""
 
 
 class CommitWaiter:
@@ -67,7 +74,7 @@ class CommitWaiter:
         self._others_at = -OTHERS_SEC
         self._listener: Listener = valkey.listen({ack_channel(prefix): self.hear}, on_resync=self._ask_now)
         self._lines: dict[tuple[RoomId, int], _Line] = {}
-        self._deadlines: deque[tuple[float, asyncio.Future[bool]]] = deque()
+        self._deadlines: deque[tuple[float, Waiter]] = deque()
         self._order = 0
         self._bad_sign = -REFUSE_SEC
         self._failing = False
@@ -93,22 +100,29 @@ class CommitWaiter:
 
         ``mark`` 0: True at once. False does not mean "not stored": the caller undoes, and the undo decides.
         """
-        if mark == 0:
-            return True
-        epoch, seq = split_mark(mark)
-        line = self._lines.setdefault((room_id, gen), _Line())
-        if _same(epoch, line.epoch) and seq <= line.committed:
-            return True
-        if epoch and epoch < line.epoch:
-            return False
         loop = self._loop
         if loop is None:  # kept, since asking for it costs a system call in Python 3.11
             loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
+        known = self.ask(room_id, gen, mark, future)
+        return await future if known is None else known
+
+    def ask(self, room_id: RoomId, gen: int, mark: int, waiter: Waiter) -> bool | None:
+        """What ``wait`` would say; None = it is not known yet, and ``waiter`` is told."""
+        if mark == 0:
+            return True
+        line = self._lines.get((room_id, gen))
+        if line is None:
+            line = self._lines[room_id, gen] = _Line()
+        epoch, seq = split_mark(mark)
+        if _same(epoch, line.epoch) and seq <= line.committed:
+            return True
+        if epoch and epoch < line.epoch:
+            return False
         self._order += 1
-        heapq.heappush(line.heap, (seq, self._order, epoch, future))
-        self._deadlines.append((mono() + DEADLINE_SEC, future))
-        return await future
+        heapq.heappush(line.heap, (seq, self._order, epoch, waiter))
+        self._deadlines.append((mono() + DEADLINE_SEC, waiter))
+        return None
 
     def is_stored(self, room_id: RoomId, gen: int, mark: int) -> bool:
         """Tell whether ``wait`` would say True without waiting."""
@@ -165,9 +179,9 @@ class CommitWaiter:
         line.epoch = epoch
         line.committed = max(line.committed, seq)
         while line.heap and (line.heap[0][0] <= line.committed or 0 < line.heap[0][2] < epoch):
-            _, _, waits_for, future = heapq.heappop(line.heap)
-            if not future.done():
-                future.set_result(_same(waits_for, epoch))
+            _, _, waits_for, waiter = heapq.heappop(line.heap)
+            if not waiter.done():
+                waiter.set_result(_same(waits_for, epoch))
 
     def _forget_older(self, room: RoomId, gen: int) -> None:
         for key in [key for key in self._lines if key[0] == room and key[1] < gen]:
@@ -179,10 +193,10 @@ class CommitWaiter:
             line = self._lines.get(key)
             if line is None:
                 continue
-            for _, _, _, future in line.heap:
-                if not future.done():
-                    future.set_result(False)
-            line.heap.clear()
+            heap, line.heap = line.heap, []  # whoever is told may wait for something else at once
+            for _, _, _, waiter in heap:
+                if not waiter.done():
+                    waiter.set_result(False)
 
     def _note_failure(self) -> None:
         if not self._failing:
@@ -205,10 +219,10 @@ class CommitWaiter:
     def _end_overdue(self) -> None:
         now = mono()
         while self._deadlines and (self._deadlines[0][1].done() or self._deadlines[0][0] <= now):
-            _, future = self._deadlines.popleft()
-            if not future.done():
+            _, waiter = self._deadlines.popleft()
+            if not waiter.done():
                 self._note_failure()
-                future.set_result(False)
+                waiter.set_result(False)
 
     async def _poll(self) -> None:
         if not self._deadlines or self._deadlines[0][0] - DEADLINE_SEC + POLL_SEC > mono():

@@ -6,37 +6,33 @@ blueprint), the decision itself (``fn/join.lua``). Source: VIS-146 … VIS-156, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from app.core.clock import wall_ms
 from app.core.errors import Forbidden, RateLimited, StorageUnavailable, Unavailable
-from app.core.ids import RoomId
 from app.domain.from_tokens import FromTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
-from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, Reason, ViewState, VisitorView
+from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, ViewState, VisitorView
+from app.services.asking import Told
 from app.services.commit import CommitWaiter, committed_or_undone
+from app.services.joining import Joining, Storing
 from app.services.protection import Asker, Assessment, Protection
-from app.services.visitor import REASONS, needs_location, state_json
+from app.services.visitor import REASONS, VisitorAnswer, needs_location, state_json
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, SecretMaker, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
-from app.services.visitor_tokens import TokenIssuer, place_of
+from app.services.visitor_tokens import Issued, TokenIssuer, place_of
 
 LIMIT_RETRY_SEC: Final = 30
 """``Retry-After`` of a refused place (VIS-150, VIS-231)."""
-_CREATED: Final = {JoinCode.CREATED: ',"created":true', JoinCode.EXISTING: ',"created":false'}
-
-
-@dataclass(slots=True)
-class VisitorAnswer:
-    """A ``200``: its JSON body and ``Set-Cookie`` values."""
-
-    body: bytes
-    cookies: Sequence[bytes]
+_IS_CREATED: Final = {JoinCode.CREATED: ',"created":true', JoinCode.EXISTING: ',"created":false'}
+# Asking an enum for a member costs as much as a call.
+_CREATED, _BYPASS, _LINE_FULL = JoinCode.CREATED, JoinCode.BYPASS, JoinCode.LINE_FULL
+_PASSED: Final = ViewState.PASSED
 
 
 class JoinService:
@@ -65,6 +61,7 @@ class JoinService:
         self._froms = froms
         self._protection = protection
         self._secrets = SecretMaker()
+        self._tasks: set[asyncio.Task[VisitorAnswer]] = set()
 
     async def join(
         self,
@@ -72,7 +69,6 @@ class JoinService:
         visitor: Visitor,
         return_url: str | None,
         came_from: str | None = None,
-        *,
         asker: Asker | None = None,
     ) -> VisitorAnswer:
         """Give ``visitor`` his place: the one he has, or a new one at the end. ``came_from``: ``qm_from`` (VIS-139).
@@ -89,6 +85,32 @@ class JoinService:
         except StaleRoom:
             return await self._rooms.again(room, lambda fresh: self._join(fresh, visitor, return_url, came_from, asker))
 
+    def ask(
+        self,
+        room_id: str,
+        visitor: Visitor,
+        return_url: str | None,
+        came_from: str | None,
+        asker: Asker | None,
+        told: Told[VisitorAnswer],
+    ) -> bool:
+        """``join`` by the shortest way, for most newcomers; False = nothing was done.
+
+        ``told`` hears what ``join`` would return or raise, and StaleRoom, on which ``join`` is to be asked.
+        """
+        room = self._rooms.peek(room_id)
+        if room is None:
+            return False
+        now_ms = wall_ms()
+        identity = self._identifier.identify(room, visitor, now_ms)
+        if identity.others:
+            return False
+        if self._commits.refusing():
+            raise StorageUnavailable
+        joining = Joining(self, told, room, visitor, identity, return_url)
+        self._engine.ask_join(room.room, self._item(joining, came_from, asker, now_ms), joining)
+        return True
+
     async def _join(
         self, room: VisitorRoom, visitor: Visitor, return_url: str | None, came_from: str | None, asker: Asker | None
     ) -> VisitorAnswer:
@@ -96,58 +118,108 @@ class JoinService:
         identity = self._identifier.identify(room, visitor, now_ms)
         if identity.others:
             identity = await self._identifier.settle(room, visitor, identity)
-        assessed = None
-        if asker is not None:
-            has_cookie = identity.claims is not None
-            assessed = self._protection.assess(room, visitor, asker, has_cookie=has_cookie)
-        digests, session = room.digests, self._secrets.make()
-        address, net = digests.place(visitor.client.packed)
-        item = JoinItem(
-            proof=identity.proof,
-            cookie=digests.cookie(session),
-            address=address,
-            ip=visitor.client.packed,
-            net=net,
-            from_loose=self._froms.read(came_from, room.id, now_ms),
-            is_barred=assessed is not None and assessed.is_barred,
-        )
-        answer = await self._engine.join(room.room, item)
-        if assessed is not None:
-            self._protection.note(room, visitor, assessed, answer)
-        if answer.code is JoinCode.LINE_FULL:
-            self._counts.join_refused(room.id, is_memory=answer.seq != 0)
-        view = _given(room, answer, assessed)
-        destination = self._destination(room, return_url)
-        if answer.code is JoinCode.BYPASS:
-            body = state_json(room, view, generation=answer.generation, location=destination, extra=b',"created":false')
-            return VisitorAnswer(body, [])
-        await self._commit(room.room.id, answer, view)
-        place = place_of(answer.generation, view)
-        if answer.code is JoinCode.CREATED:
-            self._counts.joined(room.id, is_passed=view.state is ViewState.PASSED)
-            issued = self._issuer.issue(room, visitor, place, session)
+        joining = Joining(self, _nobody, room, visitor, identity, return_url)
+        answer = await self._engine.join(room.room, self._item(joining, came_from, asker, now_ms))
+        self._take(joining, answer)
+        return self._bypassed(joining) if answer.code is _BYPASS else await self._rest(joining)
+
+    # The steps of the shortest way
+
+    def heard(self, joining: Joining, answer: JoinAnswer) -> None:
+        """The engine has answered ``ask``. May raise: it is told."""
+        self._take(joining, answer)
+        if answer.code is _CREATED:
+            is_stored = self._commits.ask(joining.room.room.id, answer.generation, answer.seq, Storing(joining))
+            if is_stored is not None:
+                self.stored(joining, is_stored)
+        elif answer.code is _BYPASS:
+            joining.told(self._bypassed(joining), None)
         else:
-            issued = await self._issuer.renew(room, visitor, identity, place, by_cookie=view.owner_by_cookie)
-        reason = REASONS[answer.reason] if answer.reason is not Reason.NONE else ""
-        extra = f'{_CREATED[answer.code]}{reason},"token":"{issued.token}"'.encode()
-        location = room.tokened(destination, issued.token) if needs_location(view) else ""
-        body = state_json(room, view, generation=answer.generation, location=location, extra=extra)
-        return VisitorAnswer(body, issued.cookies)
+            joining.go_on(self._rest(joining), self._tasks, "join")
 
-    async def _commit(self, room_id: RoomId, answer: JoinAnswer, view: VisitorView) -> None:
+    def stored(self, joining: Joining, is_stored: bool) -> None:
+        """The ticket of ``heard`` is in the journal, or is not. May raise: it is told."""
+        if is_stored:
+            joining.told(self._ended(joining), None)
+        else:
+            joining.go_on(self._undone(joining), self._tasks, "join-undo")
+
+    # What both ways have in common
+
+    def _item(self, joining: Joining, came_from: str | None, asker: Asker | None, now_ms: int) -> JoinItem:
+        """What the engine is asked."""
+        room, visitor, identity = joining.room, joining.visitor, joining.identity
+        is_barred = False
+        if asker is not None:
+            assessed = self._protection.assess(room, visitor, asker, has_cookie=identity.claims is not None)
+            joining.assessed = assessed
+            is_barred = assessed is not None and assessed.is_barred
+        digests, packed = room.digests, visitor.client.packed
+        joining.session = session = self._secrets.make()
+        address, net = digests.place(packed)
+        from_loose = self._froms.read(came_from, room.id, now_ms) if came_from else b""
+        return JoinItem(identity.proof, digests.cookie(session), address, packed, net, from_loose, is_barred)
+
+    def _take(self, joining: Joining, answer: JoinAnswer) -> None:
+        """Take in what the engine has given; raises what refuses."""
+        room, assessed = joining.room, joining.assessed
+        if assessed is not None:
+            self._protection.note(room, joining.visitor, assessed, answer)
+        if answer.code is _LINE_FULL:
+            self._counts.join_refused(room.id, is_memory=answer.seq != 0)
+        joining.answer = answer
+        joining.view = _given(room, answer, assessed)
+        joining.destination = self._destination(room, joining.return_url)
+
+    def _bypassed(self, joining: Joining) -> VisitorAnswer:
+        generation, location = joining.answer.generation, joining.destination
+        extra = b',"created":false'
+        return VisitorAnswer(
+            state_json(joining.room, joining.view, generation=generation, location=location, extra=extra), ()
+        )
+
+    async def _rest(self, joining: Joining) -> VisitorAnswer:
         """Return once the ticket is in the journal; else withdraw it and raise StorageUnavailable."""
-        waiting = self._commits.wait(room_id, answer.generation, answer.seq)
-        if answer.code is not JoinCode.CREATED:
-            # The ticket stands; at worst its owner asks again, and nothing of his may be withdrawn.
-            if not await waiting:
-                raise StorageUnavailable
-            return
-        await committed_or_undone(waiting, lambda: self._undo(room_id, answer, view))
+        room, answer, view = joining.room, joining.answer, joining.view
+        waiting = self._commits.wait(room.room.id, answer.generation, answer.seq)
+        if answer.code is _CREATED:
+            await committed_or_undone(waiting, lambda: self._undo(joining))
+            return self._ended(joining)
+        # The ticket stands; at worst its owner asks again, and nothing of his may be withdrawn.
+        if not await waiting:
+            raise StorageUnavailable
+        place = place_of(answer.generation, view)
+        issued = await self._issuer.renew(
+            room, joining.visitor, joining.identity, place, by_cookie=view.owner_by_cookie
+        )
+        return self._told(joining, issued)
 
-    def _undo(self, room_id: RoomId, answer: JoinAnswer, view: VisitorView) -> Awaitable[bool]:
+    async def _undone(self, joining: Joining) -> VisitorAnswer:
+        """The answer to a newcomer whose ticket was stored after all; else raises StorageUnavailable."""
+        if not await self._undo(joining):
+            raise StorageUnavailable
+        return self._ended(joining)
+
+    def _undo(self, joining: Joining) -> Awaitable[bool]:
+        room_id, answer, view = joining.room.room.id, joining.answer, joining.view
         if view.handle:
             return self._engine_admin.undo_prejoin(room_id, answer.generation, answer.seq, view.handle)
         return self._engine_admin.undo_join(room_id, answer.generation, answer.seq, view.ticket)
+
+    def _ended(self, joining: Joining) -> VisitorAnswer:
+        """The answer to a newcomer whose ticket is stored."""
+        room, view = joining.room, joining.view
+        self._counts.joined(room.id, is_passed=view.state is _PASSED)
+        place = place_of(joining.answer.generation, view)
+        return self._told(joining, self._issuer.issue(room, joining.visitor, place, joining.session))
+
+    def _told(self, joining: Joining, issued: Issued) -> VisitorAnswer:
+        room, answer, view = joining.room, joining.answer, joining.view
+        reason = answer.reason
+        text = f'{_IS_CREATED[answer.code]}{REASONS[reason] if reason else ""},"token":"{issued.token}"'
+        location = room.tokened(joining.destination, issued.token) if needs_location(view) else ""
+        body = state_json(room, view, generation=answer.generation, location=location, extra=text.encode())
+        return VisitorAnswer(body, issued.cookies)
 
     def _destination(self, room: VisitorRoom, return_url: str | None) -> str:
         """Where the pass will lead; a refused return URL is counted once per join (VIS-153)."""
@@ -155,6 +227,10 @@ class JoinService:
         if return_url and judged is None:
             self._counts.count(Counted.BLOCKED_RETURN_URLS, room.id)
         return judged or room.target
+
+
+def _nobody(_answer: VisitorAnswer | None, _error: BaseException | None) -> None:
+    """Hears what a coroutine says to its caller."""
 
 
 def _identity_limit(cap: int | None, where: str, code: str) -> RateLimited:

@@ -10,7 +10,7 @@ from typing import Final
 from app.core.clock import wall_ms
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_results import TicketState
-from app.services.join import VisitorAnswer
+from app.services.visitor import VisitorAnswer
 from app.services.visitor_proof import Identifier, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 

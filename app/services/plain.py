@@ -17,12 +17,13 @@ import ujson
 from app.core.errors import QmError, StorageUnavailable
 from app.domain.inline.hosts import PREFIX
 from app.domain.room import Room
-from app.services.join import JoinService, VisitorAnswer
+from app.services.join import JoinService
 from app.services.plain_page import NOTICES, PlainPage, Told, View, tell
 from app.services.plain_words import Texts
 from app.services.protection import Asker
 from app.services.small_pages import SmallDocument
 from app.services.status import StatusService
+from app.services.visitor import VisitorAnswer
 from app.services.visitor_proof import Visitor
 
 INTERVAL_SEC: Final = 30

@@ -6,7 +6,7 @@ Belongs here: status by token or cookies, also without a room. Not here: streams
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from app.core.clock import wall_ms
 from app.core.errors import BadRequest, StorageUnavailable
@@ -15,62 +15,43 @@ from app.infrastructure.engine import Engine
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_pack import pack_status
 from app.infrastructure.engine_results import VisitorView
+from app.services.asking import Asking, Told
 from app.services.commit import CommitWaiter
-from app.services.join import VisitorAnswer
-from app.services.visitor import holds_ticket, needs_location, state_json
+from app.services.visitor import VisitorAnswer, holds_ticket, needs_location, state_json
 from app.services.visitor_proof import Identifier, Identity, Visitor
 from app.services.visitor_room import VisitorRoom, VisitorRooms
 from app.services.visitor_tokens import TokenIssuer, place_of
 
-Told = Callable[["VisitorAnswer | None", BaseException | None], None]
-"""Hears the state, or what was raised; once."""
 
+class _Asking(Asking[VisitorAnswer]):
+    """One question by the shortest way; it stands where the engine keeps a future."""
 
-class _Asking:
-    """One question by the shortest way. It stands where the engine keeps a future, and does what it does with one."""
-
-    __slots__ = ("_service", "_told", "identity", "now_ms", "return_url", "room", "visitor")
+    __slots__ = ("_service", "identity", "now_ms", "return_url", "room", "visitor")
 
     def __init__(
         self,
         service: StatusService,
-        told: Told,
+        told: Told[VisitorAnswer],
         room: VisitorRoom,
         visitor: Visitor,
         identity: Identity,
         return_url: str | None,
         now_ms: int,
     ) -> None:
+        super().__init__(told)
         self._service = service
-        self._told = told
         self.room = room
         self.visitor = visitor
         self.identity = identity
         self.return_url = return_url
         self.now_ms = now_ms
 
-    def done(self) -> bool:
-        """As of a future: nobody takes the question back."""
-        return False
-
     def set_result(self, view: VisitorView) -> None:
-        """As of a future. Whatever goes wrong is this visitor's alone: many answers come at once."""
-        try:
-            answer = self._service.said(self, view)
-        except Exception as error:
-            self._told(None, error)
-            return
-        if answer is not None:
-            self._told(answer, None)
-
-    def set_exception(self, error: BaseException) -> None:
         """As of a future."""
-        self._told(None, error)
-
-    def finished(self, task: asyncio.Task[VisitorAnswer]) -> None:
-        """A task has signed the token anew."""
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._told(None if error is not None else task.result(), error)
+        try:
+            self._service.heard(self, view)
+        except Exception as error:
+            self.told(None, error)
 
 
 class StatusService:
@@ -133,7 +114,7 @@ class StatusService:
             return await self._renewed(room, visitor, identity, return_url, view)
         return _answer(room, identity, return_url, view)
 
-    def ask(self, room: VisitorRoom, visitor: Visitor, return_url: str | None, told: Told) -> bool:
+    def ask(self, room: VisitorRoom, visitor: Visitor, return_url: str | None, told: Told[VisitorAnswer]) -> bool:
         """``status`` by the shortest way, for a visitor who was read before; False = nothing was done.
 
         ``told`` hears StaleRoom, on which ``status`` is to be asked.
@@ -150,17 +131,13 @@ class StatusService:
         self._engine.ask_status(room.room, packed[1], asking)
         return True
 
-    def said(self, asking: _Asking, view: VisitorView) -> VisitorAnswer | None:
-        """What the answer to ``ask`` comes to; None = the token is signed anew first."""
+    def heard(self, asking: _Asking, view: VisitorView) -> None:
+        """The engine has answered ``ask``. May raise: it is told."""
         room, identity, return_url = asking.room, asking.identity, asking.return_url
-        if not self._is_due(identity, view, asking.now_ms):
-            return _answer(room, identity, return_url, view)
-        renewing = self._renewed(room, asking.visitor, identity, return_url, view)
-        task = asyncio.get_running_loop().create_task(renewing, name="status")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(asking.finished)
-        return None
+        if self._is_due(identity, view, asking.now_ms):
+            asking.go_on(self._renewed(room, asking.visitor, identity, return_url, view), self._tasks, "status")
+        else:
+            asking.told(_answer(room, identity, return_url, view), None)
 
     def _is_due(self, identity: Identity, view: VisitorView, now_ms: int) -> bool:
         """Tell whether the holder's token has to be signed anew. Raises StorageUnavailable when he may not be told."""

@@ -6,6 +6,8 @@ Answers are put together from ready pieces: a general JSON writer would cost mor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from app.domain.estimate import estimated_wait_sec
@@ -13,6 +15,15 @@ from app.domain.refs import ref_of
 from app.domain.tokens import handle_text
 from app.infrastructure.engine_results import Reason, ViewState, VisitorView
 from app.services.visitor_room import VisitorRoom
+
+
+@dataclass(slots=True)
+class VisitorAnswer:
+    """A ``200``: its JSON body and ``Set-Cookie`` values."""
+
+    body: bytes
+    cookies: Sequence[bytes]
+
 
 POLL_MS: Final = 5000
 _TAIL: Final = b',"now":%%d,"pollMs":%d}' % POLL_MS

@@ -17,8 +17,8 @@ from app.domain.cookies import ticket_candidates
 from app.infrastructure.engine_errors import StaleRoom
 from app.infrastructure.engine_results import Via
 from app.services.check import Gated
-from app.services.join import VisitorAnswer
 from app.services.protection import Asker
+from app.services.visitor import VisitorAnswer
 from app.services.visitor_counts import Counted
 from app.services.visitor_proof import Visitor
 from app.services.visitor_room import VisitorRoom
@@ -60,7 +60,7 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler | Ways]:
         ("POST", "/api/check"): Ways(check.answer, check.begin),
         ("OPTIONS", "/api/check"): check.preflight,
         ("GET", "/api/status"): Ways(status.answer, status.begin),
-        ("POST", "/api/join"): join.answer,
+        ("POST", "/api/join"): Ways(join.answer, join.begin),
     }
 
 
@@ -235,7 +235,21 @@ class JoinRoute:
 
     async def answer(self, request: HotRequest) -> HotReply:
         """Answer with the visitor state and the place's token, after the commit (VIS-146 … VIS-149)."""
+        asked = self._read(request, request.budget or self._take(request))
+        answer = await self._visitor.join.join(*asked)
+        return HotReply(200, answer.body, answer.cookies)
+
+    def begin(self, request: HotRequest, answering: Answering) -> bool:
+        """``answer`` for most newcomers (``hot.HotBeginning``)."""
+        asked = self._read(request, self._take(request))
+        return self._visitor.join.ask(*asked, partial(_told, answering))
+
+    def _take(self, request: HotRequest) -> Budget:
         request.budget = budget = self._limiter.take("join", request.client.key, self._limit)
+        return budget
+
+    def _read(self, request: HotRequest, budget: Budget) -> _Joins:
+        """Who joins what. Raises what refuses the request."""
         if not budget.allowed:
             raise RateLimited
         refuse_other_sites(request, self._public_host)
@@ -244,16 +258,17 @@ class JoinRoute:
         if not room_id:
             raise missing_room()
         visitor = visitor_of(request, room_id, fields.get("token"))
-        headers, client = request.headers, request.client
+        client = request.client
         asker = Asker(
-            look=look_at(headers, https=client.scheme == "https"),
-            is_alike=self._visitor.undeclared.is_marked(client),
-            joins=budget.limit - budget.remaining if budget.limit else None,
+            look_at(request.headers, https=client.scheme == "https"),
+            self._visitor.undeclared.is_marked(client),
+            budget.limit - budget.remaining if budget.limit else None,
         )
-        answer = await self._visitor.join.join(
-            room_id, visitor, fields.get("returnUrl"), fields.get("from"), asker=asker
-        )
-        return HotReply(200, answer.body, answer.cookies, ())
+        return room_id, visitor, fields.get("returnUrl"), fields.get("from"), asker
+
+
+_Joins = tuple[str, Visitor, str | None, str | None, Asker]
+"""Room, visitor, return URL, ``qm_from``, and what bot protection goes by."""
 
 
 class Asked:
