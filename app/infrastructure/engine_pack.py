@@ -63,6 +63,7 @@ _JOIN: Final = struct.Struct("<BBxxI" + "BBBxIIIIIQQ")
 _CHECK: Final = struct.Struct("<BBBxIII")
 _HANDLE: Final = struct.Struct("<4I")
 _SCHEDULED: Final = int(ViewState.SCHEDULED)
+_REFUSED_FROM: Final = int(JoinCode.IDENTITY_LIMIT)
 
 _STATES: Final = tuple(RoomState)
 _REASONS: Final = tuple(Reason)
@@ -183,7 +184,7 @@ def unpack_joins(reply: Sequence[Any]) -> list[JoinAnswer]:
     common = _Common(reply)
     answers = []
     for code, reason, seq, *view in _JOIN.iter_unpack(common.packed):
-        shown = common.view(view) if code < JoinCode.IDENTITY_LIMIT else None
+        shown = common.view(view) if code < _REFUSED_FROM else None
         answers.append(JoinAnswer(_JOIN_CODES[code], _REASONS[reason], common.gen, mark(common.epoch, seq), shown))
     return answers
 

@@ -27,7 +27,7 @@ from app.core.clock import mono
 from app.domain.budget import UNLIMITED, Budget
 from app.infrastructure.rate_budgets import Budgets, of_wide, wide_limit
 from app.infrastructure.rate_gauges import Gauge, GaugeEntry
-from app.infrastructure.rate_table import GAUGES, GROUPS, LISTS, REFUSED, TRACES, RateMemory, RateTable
+from app.infrastructure.rate_table import GAUGES, GROUPS, LISTS, REFUSED, RateMemory, RateTable
 from app.infrastructure.shared_notes import Counters, PeerList
 from app.infrastructure.trace_table import Trace
 
@@ -59,7 +59,7 @@ class RateLimiter:
         self._memory = memory
         self._place = memory.place
         self._budgets = {group: Budgets(memory, group, now) for group in GROUPS}
-        self._traces = {trace: Trace(memory, trace) for trace in TRACES}
+        self._trace = Trace(memory)
         self._now = now
         self._gauges = {gauge: Gauge(memory, gauge) for gauge in GAUGES}
         self.workers = memory.workers
@@ -110,16 +110,17 @@ class RateLimiter:
             return False
         return not self.peek(group, key, limit).allowed
 
-    def trace(self, trace: str, key: bytes, number: int) -> list[int]:
-        """Keep ``number`` (> 0) in place of the smallest of the 8 that are kept of ``key``; those before it, unordered.
+    def note_ask(self, key: bytes, number: int) -> list[int]:
+        """Keep an ask of ``key`` for a place (``Trace.ask``); those before it, at most 8 of each worker, unordered."""
+        return self._trace.ask(self._place(key), number)
 
-        Each worker keeps 8; the result has those of all workers.
-        """
-        return self._traces[trace].add(self._place(key), number)
+    def note_ticket(self, key: bytes, mark: int, ticket: int) -> None:
+        """Keep a ticket that ``key`` was given after an ask; ``mark``: of its room (``Trace.give``)."""
+        self._trace.give(self._place(key), mark, ticket)
 
-    def traced(self, trace: str, key: bytes) -> list[int]:
-        """The numbers kept of ``key``."""
-        return self._traces[trace].read(self._place(key))
+    def tickets_of(self, key: bytes, mark: int) -> list[int]:
+        """The last tickets of ``key`` in a room, at most 8 of each worker, unordered."""
+        return self._trace.given(self._place(key), mark)
 
     def may_say(self, what: str) -> bool:
         """Tell whether this may be logged: once a minute for all workers together (OBS-186)."""
@@ -152,7 +153,6 @@ class RateLimiter:
         """Unmap the memory; the limiter cannot be used afterwards."""
         self._budgets.clear()
         self._gauges.clear()
-        self._traces.clear()
         self._memory.close()
 
 

@@ -54,20 +54,17 @@ COUNTERS: Final = (
 LISTS: Final = ("undeclared", "short_chain", "edge_refused", "bad_tokens", "locked_connectors")
 """Short lists of addresses; see ``shared_notes.PeerList``."""
 
-TRACES: Final = ("asks", "places")
-"""The last few numbers of a key: see trace_table.py."""
-
 WAYS: Final = 8
 """Keys of one bucket: 8 fingerprints and 8 words are two cache lines."""
 KEYS_BYTES: Final = WAYS * 8
 BUCKET_BYTES: Final = KEYS_BYTES * 2
 GAUGE_BUCKETS: Final = 8192
-TRACE_WORDS: Final = 8
+TRACE_WORDS: Final = 16
 TRACE_BYTES: Final = KEYS_BYTES * (1 + TRACE_WORDS)
-"""A bucket of a trace: 8 fingerprints, then 8 words of each key."""
+"""A bucket of the trace (trace_table.py): 8 fingerprints, then 16 words of each key."""
 
-_MAGIC: Final = b"QMRATE03"
-_HEAD: Final = struct.Struct("<8sIIIII")
+_MAGIC: Final = b"QMRATE04"
+_HEAD: Final = struct.Struct("<8sIIII")
 _PAGE: Final = 4096
 _FIRST_COUNTER: Final = 64
 """Word of the control page; those before it are totals of gauges."""
@@ -99,17 +96,17 @@ class Span(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Header page, then for each worker: a control page (totals, counters, lists), budgets, gauges, traces."""
+    """Header page, then for each worker: a control page (totals, counters, lists), budgets, gauges, trace."""
 
     workers: int
     buckets: int
 
     @property
     def area_bytes(self) -> int:
-        return self._traces_at + TRACE_BYTES * self.buckets * len(TRACES)
+        return self._trace_at + TRACE_BYTES * self.buckets
 
     @property
-    def _traces_at(self) -> int:
+    def _trace_at(self) -> int:
         return _PAGE + BUCKET_BYTES * (self.buckets * len(GROUPS) + GAUGE_BUCKETS * len(GAUGES))
 
     def control(self, worker: int) -> int:
@@ -122,8 +119,8 @@ class _Layout(NamedTuple):
         budgets = BUCKET_BYTES * self.buckets * len(GROUPS)
         return Span(self.control(worker) + _PAGE + budgets + BUCKET_BYTES * GAUGE_BUCKETS * index, GAUGE_BUCKETS)
 
-    def trace(self, worker: int, index: int) -> int:
-        return self.control(worker) + self._traces_at + TRACE_BYTES * self.buckets * index
+    def trace(self, worker: int) -> int:
+        return self.control(worker) + self._trace_at
 
 
 class RateTable(SharedMemory):
@@ -133,7 +130,7 @@ class RateTable(SharedMemory):
     def create(cls, label: str, workers: int, max_keys: int) -> RateTable:
         """Memory for ``workers`` areas that hold ``max_keys`` keys per budget together."""
         layout = _Layout(workers, max(1, max_keys // (workers * WAYS)))
-        head = _HEAD.pack(_MAGIC, workers, layout.buckets, len(GROUPS), len(GAUGES), len(TRACES))
+        head = _HEAD.pack(_MAGIC, workers, layout.buckets, len(GROUPS), len(GAUGES))
         return cls.allocate(label, layout.control(workers), head + secrets.token_bytes(16))
 
 
@@ -145,7 +142,7 @@ class RateMemory:
         with open(name, "r+b", buffering=0) as file:
             self.bytes = mmap.mmap(file.fileno(), 0)
         magic, workers, buckets, *tables = _HEAD.unpack_from(self.bytes, 0)
-        if (magic, tables) != (_MAGIC, [len(GROUPS), len(GAUGES), len(TRACES)]):
+        if (magic, tables) != (_MAGIC, [len(GROUPS), len(GAUGES)]):
             raise ValueError(f"{name} is no rate table of this release")
         if not 0 <= worker_index < workers:
             raise ValueError(f"the rate table has no worker {worker_index}")
@@ -184,10 +181,9 @@ class RateMemory:
         index = _FIRST_LIST + LIST_ENTRIES * LIST_WORDS * LISTS.index(name)
         return [self._layout.control(worker) // 8 + index for worker in self._order]
 
-    def trace_spans(self, trace: str) -> list[Span]:
-        """Tables of a trace, this worker's first."""
-        index = TRACES.index(trace)
-        return [Span(self._layout.trace(worker, index), self._layout.buckets) for worker in self._order]
+    def trace_spans(self) -> list[Span]:
+        """Tables of the trace, this worker's first."""
+        return [Span(self._layout.trace(worker), self._layout.buckets) for worker in self._order]
 
     def close(self) -> None:
         """Unmap."""

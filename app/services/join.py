@@ -11,12 +11,12 @@ from collections.abc import Awaitable
 from typing import Final
 
 from app.core.clock import wall_ms
-from app.core.errors import Forbidden, RateLimited, StorageUnavailable, Unavailable
+from app.core.errors import Forbidden, QmError, RateLimited, StorageUnavailable, Unavailable
 from app.domain.from_tokens import FromTokens
 from app.infrastructure.engine import Engine
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.engine_errors import StaleRoom
-from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, ViewState, VisitorView
+from app.infrastructure.engine_results import JoinAnswer, JoinCode, JoinItem, ViewState
 from app.services.asking import Told
 from app.services.commit import CommitWaiter, committed_or_undone
 from app.services.joining import Joining, Storing
@@ -167,8 +167,11 @@ class JoinService:
             self._protection.note(room, joining.visitor, assessed, answer)
         if answer.code is _LINE_FULL:
             self._counts.join_refused(room.id, is_memory=answer.seq != 0)
+        view = answer.view
+        if view is None:
+            raise _refusal(room, answer, assessed)
         joining.answer = answer
-        joining.view = _given(room, answer, assessed)
+        joining.view = view
         joining.destination = self._destination(room, joining.return_url)
 
     def _bypassed(self, joining: Joining) -> VisitorAnswer:
@@ -238,24 +241,23 @@ def _identity_limit(cap: int | None, where: str, code: str) -> RateLimited:
     return RateLimited(sentence, code=code, headers={"Retry-After": str(LIMIT_RETRY_SEC)})
 
 
-def _given(room: VisitorRoom, answer: JoinAnswer, assessed: Assessment | None) -> VisitorView:
-    """The view of a join that was not refused."""
-    if answer.code is JoinCode.BARRED and assessed is not None:
-        raise Forbidden(
+def _refusal(room: VisitorRoom, answer: JoinAnswer, assessed: Assessment | None) -> QmError:
+    """What is raised for a join that the engine refused."""
+    code = answer.code
+    if code is JoinCode.BARRED and assessed is not None:
+        return Forbidden(
             "No place in line is given to automated clients",
             code="blocked_by_protection",
             headers={"X-QM-Protection": f"block score={assessed.score}"},
         )
-    if answer.code is JoinCode.IDENTITY_LIMIT:
-        raise _identity_limit(room.room.config.queue_max_per_ip, "in this line", "queue_identity_limit")
-    if answer.code is JoinCode.PRE_IDENTITY_LIMIT:
+    if code is JoinCode.IDENTITY_LIMIT:
+        return _identity_limit(room.room.config.queue_max_per_ip, "in this line", "queue_identity_limit")
+    if code is JoinCode.PRE_IDENTITY_LIMIT:
         cap = room.room.config.pre_queue_max_per_ip
-        raise _identity_limit(cap, "for the opening of this line", "prequeue_identity_limit")
-    if answer.code is JoinCode.LINE_FULL or answer.view is None:
-        raise Unavailable(
-            "This line is full just now. Try again shortly.",
-            code="line_full",
-            retry_after_sec=LIMIT_RETRY_SEC,
-            headers={"X-QM-Queued": "1"},
-        )
-    return answer.view
+        return _identity_limit(cap, "for the opening of this line", "prequeue_identity_limit")
+    return Unavailable(
+        "This line is full just now. Try again shortly.",
+        code="line_full",
+        retry_after_sec=LIMIT_RETRY_SEC,
+        headers={"X-QM-Queued": "1"},
+    )

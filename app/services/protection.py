@@ -8,7 +8,7 @@ of the rate limiter, of the size RATE_LIMIT_MAX_KEYS. Source: VIS-191 … VIS-20
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -16,7 +16,9 @@ from zlib import crc32
 from app.core.clock import wall_ms
 from app.domain.bot_signals import (
     BURST,
+    CADENCE_JOINS,
     REPEATS,
+    SPREAD_TICKETS,
     Look,
     Signal,
     is_machine_cadence,
@@ -41,6 +43,8 @@ _AGENT: Final = _COOKIE - 1
 _TIME_SHIFT: Final = 17
 _AGENT_SHOWN: Final = 200
 _JUDGED_MAX: Final = 1024
+_LEAST_EARLIER: Final = min(REPEATS - 1, CADENCE_JOINS - 1, SPREAD_TICKETS)
+"""Asks before this one from which on the address may give a sign by what it did."""
 
 
 class Outcome(StrEnum):
@@ -66,16 +70,25 @@ class Asker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What is thought of one join, before it is known whether it asks for a new place."""
+    """What is thought of one join, before it is known whether it asks for a new place. Made once for all alike."""
 
     outcome: Outcome
     score: int = 0
     signals: tuple[Signal, ...] = ()
+    names: tuple[Outcome, ...] = ()
+    """What it is counted under."""
+    is_barred: bool = field(init=False)
+    """No new place is given."""
+    is_scored: bool = field(init=False)
+    is_told: bool = field(init=False)
+    """It stands in the list of recent decisions, which plain visitors would push out (VIS-205)."""
 
-    @property
-    def is_barred(self) -> bool:
-        """No new place is given."""
-        return self.outcome is Outcome.BLOCKED
+    def __post_init__(self) -> None:
+        """What follows from the rest."""
+        is_scored = self.outcome not in (Outcome.CRAWLER, Outcome.ALLOW_LISTED)
+        object.__setattr__(self, "is_barred", self.outcome is Outcome.BLOCKED)
+        object.__setattr__(self, "is_scored", is_scored)
+        object.__setattr__(self, "is_told", self.outcome is not Outcome.OK or bool(self.signals))
 
 
 class Decision(NamedTuple):
@@ -101,8 +114,10 @@ class Decision(NamedTuple):
         }
 
 
-_ALLOWED: Final = Assessment(Outcome.ALLOW_LISTED)
-_CRAWLER: Final = Assessment(Outcome.CRAWLER)
+_ALLOWED: Final = Assessment(Outcome.ALLOW_LISTED, names=(Outcome.ALLOW_LISTED,))
+_CRAWLER: Final = Assessment(Outcome.CRAWLER, names=(Outcome.CRAWLER,))
+# Asking an enum for a member costs as much as a call.
+_OFF, _WAITING = ProtectionMode.OFF, ViewState.WAITING
 _NEW_PLACE: Final = frozenset(
     {
         JoinCode.CREATED, JoinCode.BARRED, JoinCode.IDENTITY_LIMIT, JoinCode.PRE_IDENTITY_LIMIT, JoinCode.LINE_FULL,
@@ -143,7 +158,7 @@ class Protection:
         """
         own = room.room.config.protection
         mode = self._mode if own is None else own.mode
-        if mode is ProtectionMode.OFF:
+        if mode is _OFF:
             return None
         if self._allowed and visitor.client.packed in self._allowed:
             return _ALLOWED
@@ -163,61 +178,50 @@ class Protection:
         outcome = Outcome.OK if score < self._warn_at else Outcome.WARNED
         if score > self._block_at:
             outcome = Outcome.BLOCKED if mode is ProtectionMode.ENFORCE else Outcome.WOULD_BLOCK
-        return Assessment(outcome, score, tuple(signals))
+        names = {outcome, Outcome.WARNED if score >= self._warn_at else outcome} - {Outcome.OK}
+        return Assessment(outcome, score, tuple(signals), names=tuple(sorted(names)))
 
     def note(self, room: VisitorRoom, visitor: Visitor, assessed: Assessment, answer: JoinAnswer) -> None:
         """Count a join that asked for a new place, and remember the ticket it got."""
         if answer.code not in _NEW_PLACE:
             return
         view = answer.view
-        if view is not None and view.state is ViewState.WAITING:
+        if view is not None and view.state is _WAITING:
             self._lines[room.id] = (answer.generation, view.ticket, view.ahead)
-            self._limiter.trace("places", _in_room(room, visitor), view.ticket)
-        is_fine = assessed.outcome is Outcome.OK
-        is_scored = is_fine or assessed.outcome not in (Outcome.CRAWLER, Outcome.ALLOW_LISTED)
-        self._counts.protection(room.id, self._names(assessed, is_scored), assessed.signals, is_scored=is_scored)
-        if not is_fine or assessed.signals:
+            self._limiter.note_ticket(visitor.client.key, room.mark, view.ticket)
+        self._counts.protection(room.id, assessed.names, assessed.signals, is_scored=assessed.is_scored)
+        if assessed.is_told:
             self._counts.decisions.append(Decision(wall_ms(), room.id, visitor.client.address, visitor.agent, assessed))
-
-    def _names(self, assessed: Assessment, is_scored: bool) -> tuple[Outcome, ...]:
-        """What a judgement is counted under."""
-        outcome = assessed.outcome
-        if assessed.score >= self._warn_at and outcome is not Outcome.WARNED and is_scored:
-            return (Outcome.WARNED,) if outcome is Outcome.OK else (outcome, Outcome.WARNED)
-        return () if outcome is Outcome.OK else (outcome,)
 
     def _of_address(self, room: VisitorRoom, visitor: Visitor, asker: Asker, *, has_cookie: bool) -> tuple[Signal, ...]:
         """The signs that the address gives by what it did before."""
-        found: list[Signal] = []
         key, limiter = visitor.client.key, self._limiter
         now_ms = limiter.now_ms()
         mark = crc32(visitor.agent) & _AGENT | (_COOKIE if has_cookie else 0)
-        earlier = limiter.trace("asks", key, now_ms << _TIME_SHIFT | mark)
-        note = visitor.client.note
-        if note and note & Note.FORWARDED and not asker.is_alike:  # most have none, and an enum's operator is a call
-            found.append(Signal.FORGED_FORWARDED)
-        if earlier:
-            since = now_ms - REPEATS_WITHIN_MS
-            alike = sum(word & (_COOKIE | _AGENT) == mark and word >> _TIME_SHIFT >= since for word in earlier)
-            if not has_cookie and alike >= REPEATS - 1:
-                found.append(Signal.COOKIELESS_REPEAT)
-            if is_machine_cadence((now_ms, *(word >> _TIME_SHIFT for word in earlier)), now_ms):
-                found.append(Signal.MACHINE_CADENCE)
-            if self._is_spread(room, visitor):
-                found.append(Signal.ADDRESS_SPREAD)
+        earlier = limiter.note_ask(key, now_ms << _TIME_SHIFT | mark)
         joins = asker.joins
         if joins is None:
             joins = _COUNT_ONLY - limiter.take(_BURST_BUDGET, key, _COUNT_ONLY).remaining
+        note = visitor.client.note
+        if not note and len(earlier) < _LEAST_EARLIER and joins <= BURST:
+            return ()  # as of nearly everybody
+        found: list[Signal] = []
+        if note and note & Note.FORWARDED and not asker.is_alike:
+            found.append(Signal.FORGED_FORWARDED)
+        since = now_ms - REPEATS_WITHIN_MS
+        alike = sum(word & (_COOKIE | _AGENT) == mark and word >> _TIME_SHIFT >= since for word in earlier)
+        if not has_cookie and alike >= REPEATS - 1:
+            found.append(Signal.COOKIELESS_REPEAT)
+        if is_machine_cadence((now_ms, *(word >> _TIME_SHIFT for word in earlier)), now_ms):
+            found.append(Signal.MACHINE_CADENCE)
+        if self._is_spread(room, key):
+            found.append(Signal.ADDRESS_SPREAD)
         if joins > BURST:
             found.append(Signal.JOIN_BURST)
         return tuple(found)
 
-    def _is_spread(self, room: VisitorRoom, visitor: Visitor) -> bool:
+    def _is_spread(self, room: VisitorRoom, key: bytes) -> bool:
         generation, last, ahead = self._lines.get(room.id, (0, 0, 0))
         if generation != room.room.generation:
             return False
-        return is_spread(self._limiter.traced("places", _in_room(room, visitor)), last, ahead)
-
-
-def _in_room(room: VisitorRoom, visitor: Visitor) -> bytes:
-    return b"%b %d %b" % (room.id.encode(), room.room.generation, visitor.client.key)
+        return is_spread(self._limiter.tickets_of(key, room.mark), last, ahead)

@@ -25,6 +25,8 @@ class VisitorAnswer:
     cookies: Sequence[bytes]
 
 
+# Asking an enum for a member costs as much as a call.
+_WAITING, _LAST_IN_LINE, _BYPASS_STATE = ViewState.WAITING, ViewState.SCHEDULED, ViewState.BYPASS
 POLL_MS: Final = 5000
 _TAIL: Final = b',"now":%%d,"pollMs":%d}' % POLL_MS
 _BOOL: Final = (b"false", b"true")
@@ -54,7 +56,7 @@ def needs_location(view: VisitorView) -> bool:
 
 def holds_ticket(view: VisitorView) -> bool:
     """Tell whether the state is that of an owner of a live ticket, or of a place in the pre-queue."""
-    return view.state < ViewState.BYPASS  # behind it comes only GONE
+    return view.state < _BYPASS_STATE  # behind it comes only GONE
 
 
 def state_json(
@@ -67,7 +69,7 @@ def state_json(
     head = room.state_head(view.state, view.room_state)
     if view.handle:
         return _pre_queued(room, head, extra, generation, view)
-    if view.state <= ViewState.SCHEDULED:
+    if view.state <= _LAST_IN_LINE:
         return _in_line(head, extra, ref_of(room.id, generation, view.ticket).encode(), view)
     if view.state is ViewState.GONE:
         by = b'"by":"purge",' if view.by_purge else b""
@@ -111,7 +113,7 @@ def _in_line(head: bytes, extra: bytes, ref: bytes, view: VisitorView) -> bytes:
     ahead = view.ahead
     if view.schedule is not None:
         extra += b',"preQueued":false,"preCount":%d,"opensAt":%d' % (view.schedule.pre_count, view.schedule.opens_at)
-    estimate = estimated_wait_sec(ahead, view.release_per_min) if view.state is ViewState.WAITING else None
+    estimate = estimated_wait_sec(ahead, view.release_per_min) if view.state is _WAITING else None
     wait = b"null" if estimate is None else b"%d" % estimate
     floor = _BOOL[view.est_is_floor and estimate is not None]
     return _IN_LINE % (head, extra, view.ticket, ref, ahead + 1, ahead, wait, floor, view.joined_at, view.now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
+from zlib import crc32
 
 import ujson
 
@@ -59,6 +60,7 @@ class VisitorRoom:
         "digests",
         "id",
         "json_id",
+        "mark",
         "recheck_sec",
         "returns",
         "room",
@@ -72,6 +74,8 @@ class VisitorRoom:
         config = room.config
         self.room = room
         self.id = room.id
+        self.mark = crc32(b"%b %d" % (room.id.encode(), room.generation)) or 1
+        """Stands for this room and generation where a guess is all that rests on it (trace_table.py)."""
         self.digests = Digester(room.salt)
         self.cookies = RoomCookies(room.id, cookies, session_max_sec=config.session_max_sec)
         self.rules = RuleSet(config.rules)

@@ -34,6 +34,8 @@ from blueprints.edge.state import EdgeState
 from blueprints.errors import error_reply
 
 FAST_HEAD_MAX_BYTES: Final = 8192
+# Asking an enum for a member costs as much as a call.
+_HANDLER, _IDLE = Phase.HANDLER, Phase.IDLE
 
 
 class EdgeProtocol(Deadlines):
@@ -221,7 +223,7 @@ class EdgeProtocol(Deadlines):
         if note and edge.gate.watch is not None:
             edge.gate.watch.saw(reading.client)
         self._parked = False
-        self._phase = Phase.HANDLER
+        self._phase = _HANDLER
         self._deadline = 0.0
         request = HotRequest(method, path, query, reading, data[end + 4 :], edge.ids.next())
         self._run = run = QuickRun(self.loop, handler, request, fields.keep_alive, self._finish)
@@ -235,7 +237,7 @@ class EdgeProtocol(Deadlines):
     def _finish(self, run: HotRun | QuickRun, reply: HotReply | None, error: BaseException | None) -> None:
         self._run = None
         answer, is_kept = self.hot_answer(run.request, reply, error, run.is_kept and not self._is_half_closed)
-        if self._phase is not Phase.HANDLER or self.transport.is_closing():
+        if self._phase is not _HANDLER or self.transport.is_closing():
             return
         self.transport.write(answer)
         self._go_on(is_kept)
@@ -263,7 +265,7 @@ class EdgeProtocol(Deadlines):
         if not is_kept:
             self.end_after_answer(is_input_left=bool(self.recv_buffer))
             return
-        self._phase = Phase.IDLE
+        self._phase = _IDLE
         self._deadline = self.loop.time() + self.IDLE_SEC
         self._parked = not self._is_choked
         if self.recv_buffer:
