@@ -21,10 +21,14 @@ ROUNDS: Final = 64
 _START_SHIFT: Final = 28
 _MARK: Final = 1 << 27
 _COUNT_MAX: Final = _MARK - 1
+_LIVE: Final = _MARK | _COUNT_MAX
 _START_MASK: Final = (1 << 36) - 1
 _SLACK_MS: Final = 1000
 """A start up to this far ahead of one's own reading of the clock is a live window begun a moment later."""
 _KEY_WORDS: Final = KEYS_BYTES // 8
+_WINDOW_SEC: Final = WINDOW_MS // 1000
+_BUDGET: Final = tuple.__new__
+"""Makes a named tuple without the call in between."""
 
 
 class Budgets:
@@ -36,6 +40,7 @@ class Budgets:
         self._spans = memory.budget_spans(group)
         self._own, *self._others = self._spans
         self._start, self._buckets = self._own
+        self._first_word = self._start >> 3
         self._kept = memory.counter_words(KEPT + group)[0]
         self._lower = memory.worker_index
         self._now = now
@@ -44,14 +49,18 @@ class Budgets:
 
     def take(self, place: Place, limit: int) -> Budget:
         """Count one request of a key if the budget has room."""
+        # Spelled out, helpers and all: this is on the way of every request.
         now_ms = int(self._now() * 1000) & _START_MASK
-        # Spelled out: this is on the way of every request.
+        words = self._words
         bucket = self._start + place.spread % self._buckets * BUCKET_BYTES
         found = self._find(place.print_bytes, bucket, bucket + KEYS_BYTES)
         at, start, own = 0, -1, 0
         if found >= 0:
             at = (found + KEYS_BYTES) >> 3
-            start, own = _live(self._words[at], now_ms)
+            word = words[at]
+            begun = word >> _START_SHIFT
+            if word & _LIVE and (now_ms - begun + _SLACK_MS) & _START_MASK < _SLACK_MS + WINDOW_MS:
+                start, own = begun, word & _COUNT_MAX
         if own >= limit:
             return _refused(limit, _left_ms(start, now_ms))
         if start < 0:
@@ -62,18 +71,21 @@ class Budgets:
                 return _refused(limit, WINDOW_MS)
             if start < 0:
                 start = now_ms
-        self._turn += 1
-        self._used[self._way(at)] = self._turn
+        self._turn = turn = self._turn + 1
+        behind = at - self._first_word
+        self._used[(behind >> 4) * _KEY_WORDS + (behind & 7)] = turn
         settled = start << _START_SHIFT | own
         elsewhere = 0
         if self._others:
-            self._words[at] = settled | _MARK
+            words[at] = settled | _MARK
             elsewhere = self._decide(place, limit - own - 1, now_ms)
             if elsewhere < 0:
-                self._words[at] = settled
+                words[at] = settled
                 return _refused(limit, _left_ms(start, now_ms))
-        self._words[at] = settled + 1
-        return Budget(True, limit, limit - own - 1 - elsewhere, _seconds(_left_ms(start, now_ms)))
+        words[at] = settled + 1
+        age_ms = (now_ms - start) & _START_MASK
+        reset_sec = (WINDOW_MS + 999 - age_ms) // 1000 if age_ms < WINDOW_MS else _WINDOW_SEC
+        return _BUDGET(Budget, (True, limit, limit - own - 1 - elsewhere, reset_sec, 0))
 
     def peek(self, place: Place, limit: int) -> Budget:
         """The state of a key's budget; nothing is counted."""
@@ -109,7 +121,7 @@ class Budgets:
 
     def _way(self, at: int) -> int:
         """Number of the own way whose word has this index."""
-        behind = at - (self._own.start >> 3)
+        behind = at - self._first_word
         return (behind >> 4) * _KEY_WORDS + (behind & 7)
 
     def _elsewhere(self, place: Place, now_ms: int) -> tuple[int, int, int, int]:
@@ -177,7 +189,7 @@ class Budgets:
 def _live(word: int, now_ms: int) -> tuple[int, int]:
     """Start and count of a window that has not ended; (-1, 0) otherwise."""
     start = word >> _START_SHIFT
-    if word & (_MARK | _COUNT_MAX) and (now_ms - start + _SLACK_MS) & _START_MASK < WINDOW_MS + _SLACK_MS:
+    if word & _LIVE and (now_ms - start + _SLACK_MS) & _START_MASK < WINDOW_MS + _SLACK_MS:
         return start, word & _COUNT_MAX
     return -1, 0
 

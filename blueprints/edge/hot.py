@@ -47,6 +47,8 @@ class Ways(NamedTuple):
 
     handler: HotHandler
     begin: HotBeginning
+    recurs: bool = False
+    """The very same request comes again and again, so that what its handler leaves in ``request.repeat`` is of use."""
 
 
 class HotRoute(NamedTuple):
@@ -59,18 +61,19 @@ class HotRoute(NamedTuple):
     minor: int
     """0 or 1, of HTTP/1.x."""
     begin: HotBeginning | None
+    recurs: bool
 
 
 class HotTable:
     """Handlers by method and exact path. A path that is here with other methods answers ``405``."""
 
-    __slots__ = ("_allow", "_begin", "_lines", "routes")
+    __slots__ = ("_allow", "_lines", "_ways", "routes")
 
     def __init__(self) -> None:
         """An empty table: every request goes to Sanic."""
         self.routes: dict[tuple[str, bytes], HotHandler] = {}
         """By (method, path)."""
-        self._begin: dict[HotHandler, HotBeginning] = {}
+        self._ways: dict[HotHandler, Ways] = {}
         self._allow: dict[bytes, set[str]] = {}
         self._lines: dict[bytes, HotRoute] = {}
 
@@ -89,7 +92,7 @@ class HotTable:
         """Register all of a blueprint's ``routes(ctx)``; explicit HEAD handlers win over those of GET."""
         for (method, path), served in sorted(routes.items(), key=lambda item: item[0][0] != "HEAD"):
             if isinstance(served, Ways):
-                self._begin[served.handler] = served.begin
+                self._ways[served.handler] = served
                 served = served.handler
             self.add(method, path, served)
 
@@ -113,8 +116,9 @@ class HotTable:
         handler = self.routes.get((method, path))
         if handler is None:
             return None
-        begin = self._begin.get(handler) if method != "HEAD" else None
-        route = HotRoute(handler, method, path.decode("latin-1"), query, minor, begin)
+        ways = self._ways.get(handler) if method != "HEAD" else None
+        begin, recurs = (None, False) if ways is None else (ways.begin, ways.recurs)
+        route = HotRoute(handler, method, path.decode("latin-1"), query, minor, begin, recurs)
         if len(line) <= SHORT_LINE_BYTES:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()

@@ -27,6 +27,7 @@ from blueprints.edge.http import DRAIN_MAX_BYTES, EdgeHttp
 from blueprints.edge.inline.exchange import Exchange
 from blueprints.edge.inline.fast_exchange import FastExchange
 from blueprints.edge.reading import Reading
+from blueprints.edge.recurring import REPEAT_MAX_BYTES, Repeat
 from blueprints.edge.reply import HotReply, render
 from blueprints.edge.request import HotRequest
 from blueprints.edge.run import HotRun, QuickRun
@@ -182,10 +183,14 @@ class EdgeProtocol(Deadlines):
 
     def _serve_fast(self, data: bytes) -> bool:
         """Begin to serve ``data`` if it is one whole request that needs no task; False leaves everything untouched."""
+        edge, reading = self.edge, None
+        repeat = edge.repeats.get(data)
+        if repeat is not None and repeat.peer == self._peer and repeat.index is edge.index and repeat.tls is self._tls:
+            self._run_hot(repeat.route, repeat.reading, repeat.body, repeat)
+            return True
         line_end = data.find(b"\r\n", 0, LINE_MAX_BYTES)
         if line_end < 0:
             return False
-        edge, reading = self.edge, None
         try:
             if edge.index is not None:
                 end = data.find(b"\r\n\r\n", line_end, FAST_HEAD_MAX_BYTES)
@@ -212,7 +217,6 @@ class EdgeProtocol(Deadlines):
     def _serve_hot(self, route: HotRoute, reading: Reading, data: bytes, end: int) -> bool:
         """``_serve_fast`` of a hot route; ``end``: of the head."""
         edge = self.edge
-        handler, method, path, query, _, begin = route
         note = reading.client.note
         if note and note & Note.NOT_BY_EDGE:  # most have none, and an enum's operator is a call
             return False  # the task refuses it
@@ -222,17 +226,26 @@ class EdgeProtocol(Deadlines):
             return False
         if note and edge.gate.watch is not None:
             edge.gate.watch.saw(reading.client)
+        body, repeat = data[end + 4 :], None
+        if route.recurs and not note and len(data) <= REPEAT_MAX_BYTES:
+            made = Repeat(route, reading, body, self._peer, self._tls, edge.index)
+            repeat = made if edge.repeats.keep(data, made) else None
+        self._run_hot(route, reading, body, repeat)
+        return True
+
+    def _run_hot(self, route: HotRoute, reading: Reading, body: bytes, repeat: Repeat | None) -> None:
+        handler, method, path, query, _, begin, _ = route
         self._parked = False
         self._phase = _HANDLER
         self._deadline = 0.0
-        request = HotRequest(method, path, query, reading, data[end + 4 :], edge.ids.next())
-        self._run = run = QuickRun(self.loop, handler, request, fields.keep_alive, self._finish)
+        request = HotRequest(method, path, query, reading, body, self.edge.ids.next())
+        request.repeat = repeat
+        self._run = run = QuickRun(self.loop, handler, request, reading.fields.keep_alive, self._finish)
         try:
             if begin is None or not begin(request, run):
                 run.again()
         except Exception as error:
             run.told(None, error)
-        return True
 
     def _finish(self, run: HotRun | QuickRun, reply: HotReply | None, error: BaseException | None) -> None:
         self._run = None

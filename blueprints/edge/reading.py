@@ -12,17 +12,15 @@ from typing import Any, Final
 
 from app.domain.client_address import Client, ClientResolver
 from blueprints.edge.head import Fields, parse_fields
+from blueprints.edge.recurring import Recurring
 
 COOKIES_PER_NAME: Final = 4
 """Of several cookies with one name the first 4 are read (VIS-227)."""
 COOKIES_MAX: Final = 512
 """Above what any browser sends; what comes behind counts as not sent."""
 
-_KEPT_MAX: Final = 4096
-"""Readings kept, about 3 KB each."""
-_SEEN_MAX: Final = 16_384
-"""Lines seen once whose hash is kept: only what comes a second time is worth its memory."""
 _KEPT_MAX_BYTES: Final = 1536
+"""Longer lines are not kept; a reading has about 3 KB."""
 MEMO_MAX: Final = 4
 """Conclusions kept with one reading."""
 
@@ -58,13 +56,12 @@ class Reading:
 class Readings:
     """Readings of one process."""
 
-    __slots__ = ("_kept", "_resolver", "_seen")
+    __slots__ = ("_kept", "_resolver")
 
     def __init__(self, resolver: ClientResolver) -> None:
         """``resolver`` says who sent them."""
         self._resolver = resolver
-        self._kept: dict[tuple[str, bool, bytes], Reading] = {}
-        self._seen: set[int] = set()
+        self._kept: Recurring[tuple[str, bool, bytes], Reading] = Recurring()
 
     def read(self, block: bytes, minor: int, peer: str, *, declared: bool, tls: bool) -> Reading:
         """Reading of header lines (without the line end of the last one) from ``peer``; raises like ``parse_head``."""
@@ -74,19 +71,8 @@ class Readings:
             return kept
         reading = self.of(parse_fields(block, minor), peer, declared=declared, tls=tls)
         if minor == 1 and len(block) <= _KEPT_MAX_BYTES:
-            self._keep(key, reading)
+            self._kept.keep(key, reading)
         return reading
-
-    def _keep(self, key: tuple[str, bool, bytes], reading: Reading) -> None:
-        seen, number = self._seen, hash(key)
-        if number not in seen:
-            if len(seen) >= _SEEN_MAX:
-                seen.clear()
-            seen.add(number)
-            return
-        if len(self._kept) >= _KEPT_MAX:
-            self._kept.clear()
-        self._kept[key] = reading
 
     def of(self, fields: Fields, peer: str, *, declared: bool, tls: bool) -> Reading:
         """A reading that is not kept."""

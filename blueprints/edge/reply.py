@@ -80,33 +80,29 @@ def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: boo
     ``head_only`` leaves the body out and its length in (VIS-038). A status that may not have a body gets none.
     """
     status, body = reply.status, reply.body
-    framing = ""
-    parts = [_PREFIX.get((status, keep_alive)) or _prefix(status, keep_alive)]
+    text = f"X-QM-Request-Id: {request_id}\r\n"
+    if budget is not None and budget[1]:
+        text += _limits(budget)
+    start = _PREFIX.get((status, keep_alive)) or _prefix(status, keep_alive)
     if status in _NO_BODY:
         body = b""
+    elif reply.content_type is JSON_TYPE:
+        start += b"%bContent-Length: %d\r\n" % (_JSON_LINE, len(body))
     else:
-        parts.append(_JSON_LINE if reply.content_type is JSON_TYPE else b"Content-Type: %b\r\n" % reply.content_type)
-        framing = f"Content-Length: {len(body)}\r\n"
-    parts.append(f"{framing}X-QM-Request-Id: {request_id}\r\n{_limits(budget)}".encode())
-    parts.append(reply.block)
-    parts += [b"Set-Cookie: %b\r\n" % value for value in reply.cookies]
+        start += b"Content-Type: %b\r\nContent-Length: %d\r\n" % (reply.content_type, len(body))
+    lines = reply.block
+    for value in reply.cookies:
+        lines += b"Set-Cookie: %b\r\n" % value
     for name, value in reply.headers:
         if b"\n" in value or b"\r" in value:
             raise ValueError(f"a line end in the value of {name!r}")
-        parts.append(b"%b: %b\r\n" % (name, value))
-    parts.append(b"\r\n")
-    if not head_only:
-        parts.append(body)
-    return b"".join(parts)
+        lines += b"%b: %b\r\n" % (name, value)
+    return b"%b%b%b\r\n%b" % (start, text.encode(), lines, b"" if head_only else body)
 
 
-def _limits(budget: Budget | None) -> str:
+def _limits(budget: Budget) -> str:
     """The lines of ``Budget.headers``."""
-    if budget is None:
-        return ""
     allowed, limit, remaining, reset_sec, retry_after_sec = budget
-    if not limit:
-        return ""
     lines = f"X-RateLimit-Limit: {limit}\r\nX-RateLimit-Remaining: {remaining}\r\nX-RateLimit-Reset: {reset_sec}\r\n"
     return lines if allowed else f"{lines}Retry-After: {retry_after_sec}\r\n"
 

@@ -15,6 +15,7 @@ from app.core.jsonbody import parse_object
 from app.domain.budget import Budget
 from app.domain.inline.hosts import InlineHost
 from blueprints.edge.reading import Reading
+from blueprints.edge.recurring import Repeat
 
 SHORT_QUERY_BYTES: Final = 80
 
@@ -37,6 +38,7 @@ class HotRequest:
         "path",
         "query_bytes",
         "reading",
+        "repeat",
         "request_id",
     )
 
@@ -64,6 +66,8 @@ class HotRequest:
         answer, a refusal included."""
         self.inline: InlineHost | None = None
         """The inline host below whose ``/__qm`` the path was asked; None on every other host."""
+        self.repeat: Repeat | None = None
+        """What is remembered of the very same request, where its route recurs."""
         self._query: Mapping[str, str] | None = None
         self.began = mono()
         """When it was whole, in seconds of ``clock.mono``."""

@@ -15,6 +15,7 @@ from blueprints.edge.gate import Gate
 from blueprints.edge.hot import HotTable
 from blueprints.edge.meter import Meters
 from blueprints.edge.reading import Readings
+from blueprints.edge.recurring import Recurring, Repeat
 from blueprints.edge.request_id import RequestIds
 from blueprints.errors import ErrorPageHook
 
@@ -44,6 +45,8 @@ class EdgeState:
     """The inline hosts; None while no room is inline, so that nothing is compared then."""
     front: InlineFront | None = None
     """What answers on them; None until the worker's context is open."""
+    repeats: Recurring[bytes, Repeat] = field(default_factory=Recurring)
+    """Requests of hot routes that came twice."""
     requests: int = 0
     """Hot requests answered since the start."""
     refused: int = 0

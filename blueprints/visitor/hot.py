@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _DIRECT: Final = Via.DIRECT  # asking an enum for a member costs as much as a call
 _CHECK_FIELDS: Final = frozenset({"token", "url", "doorKey", "tag"})
 _JOIN_FIELDS: Final = frozenset({"roomId", "token", "returnUrl", "from"})
-_ASKED_MAX_BYTES: Final = 1024
 _EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
 _PREFLIGHT: Final = [
     (b"Access-Control-Allow-Methods", b"GET, HEAD, POST"),
@@ -58,9 +57,9 @@ def routes(ctx: AppContext) -> dict[tuple[str, str], HotHandler | Ways]:
     check, status, join = CheckRoute(ctx), StatusRoute(ctx), JoinRoute(ctx)
     return {
         ("GET", "/api/check"): check.answer,
-        ("POST", "/api/check"): Ways(check.answer, check.begin),
+        ("POST", "/api/check"): Ways(check.answer, check.begin, recurs=True),
         ("OPTIONS", "/api/check"): check.preflight,
-        ("GET", "/api/status"): Ways(status.answer, status.begin),
+        ("GET", "/api/status"): Ways(status.answer, status.begin, recurs=True),
         ("POST", "/api/join"): Ways(join.answer, join.begin),
     }
 
@@ -99,19 +98,18 @@ class CheckRoute:
             is_covered = origin is not None and room.allows_tag(origin)
             if origin is not None and not is_covered:
                 self._refuse_origin(request, room, origin)
-            asked = _asked(request, room.id)
-            visitor, url = asked.visitor, asked.url
+            visitor, url, tag = _asked(request, room.id)
             if request.method == "HEAD":
                 answer = await self._visitor.check.preview(room, visitor, url)
             else:
                 is_alike = self._visitor.undeclared.is_marked(request.client)
                 answer = await self._visitor.check.check(room, visitor, url, is_alike=is_alike)
                 if is_covered:
-                    self._visitor.counts.page_seen(room.id, origin, asked.tag)
-            asked.origin = origin if is_covered else None
-            asked.block = _cors_block(origin) if origin is not None and is_covered else b""
-            asked.room = room
-            return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, asked.block)
+                    self._visitor.counts.page_seen(room.id, origin, tag)
+            block = _cors_block(origin) if origin is not None and is_covered else b""
+            if request.repeat is not None:
+                request.repeat.left = Checked(room, visitor, url, tag, origin if is_covered else None, block)
+            return HotReply(200, answer.body, answer.cookies, (), JSON_TYPE, block)
         except NoRoom:
             self._visitor.counts.unknown_room(room_id or "")
             raise
@@ -122,29 +120,30 @@ class CheckRoute:
 
     def begin(self, request: HotRequest, answering: Answering) -> bool:
         """``answer`` for what was asked before in the very same words, and was answered then (``hot.HotBeginning``)."""
-        asked: Asked | None = request.reading.memo.get((request.method, request.query_bytes, request.body))
-        if asked is None or (room := asked.room) is None or self._visitor.rooms.peek(room.id) is not room:
+        repeat, qm = request.repeat, self._visitor
+        checked: Checked | None = None if repeat is None else repeat.left
+        if checked is None or qm.rooms.peek(checked.room.id) is not checked.room:
             return False
         if not self._take(request).allowed:
             return False
-        told = partial(self._told, answering, asked)
-        is_alike = self._visitor.undeclared.is_marked(request.client)
-        return self._visitor.check.ask(room, asked.visitor, asked.url, told, _DIRECT, is_alike=is_alike)
+        told = partial(self._told, answering, checked)
+        is_alike = qm.undeclared.is_marked(request.client)
+        return qm.check.ask(checked.room, checked.visitor, checked.url, told, _DIRECT, is_alike=is_alike)
 
-    def _told(self, answering: Answering, asked: Asked, gated: Gated | None, error: BaseException | None) -> None:
+    def _told(self, answering: Answering, checked: Checked, gated: Gated | None, error: BaseException | None) -> None:
         if isinstance(error, StaleRoom):
             answering.again()
             return
         try:
             if gated is None:
                 raise error or RuntimeError("the check was not decided")
-            body = self._visitor.check.body(gated, asked.visitor, asked.url)
-            if asked.origin is not None:
-                self._visitor.counts.page_seen(gated.room.id, asked.origin, asked.tag)
-            answering.told(HotReply(200, body, gated.cookies, (), JSON_TYPE, asked.block), None)
+            body = self._visitor.check.body(gated, checked.visitor, checked.url)
+            if checked.origin is not None:
+                self._visitor.counts.page_seen(gated.room.id, checked.origin, checked.tag)
+            answering.told(HotReply(200, body, gated.cookies, (), JSON_TYPE, checked.block), None)
         except Exception as failure:
-            if asked.origin is not None and isinstance(failure, QmError):
-                _let_read(failure, asked.origin)
+            if checked.origin is not None and isinstance(failure, QmError):
+                _let_read(failure, checked.origin)
             answering.told(None, failure)
 
     def _take(self, request: HotRequest) -> Budget:
@@ -189,15 +188,15 @@ class StatusRoute:
         answer = await self._visitor.status.status(
             room_id, visitor, query.get("return"), read_only=request.method == "HEAD"
         )
-        if request.method == "GET" and request.inline is None and len(request.query_bytes) <= _ASKED_MAX_BYTES:
-            polled = Polled(room_id, visitor, query.get("return"))
-            request.reading.conclude((Polled, request.query_bytes), polled)
+        if request.repeat is not None:
+            request.repeat.left = Polled(room_id, visitor, query.get("return"))
         return HotReply(200, answer.body, answer.cookies, ())
 
     def begin(self, request: HotRequest, answering: Answering) -> bool:
         """``answer`` for a page that polls (``hot.HotBeginning``)."""
-        polled: Polled | None = request.reading.memo.get((Polled, request.query_bytes))
-        if polled is None or (room := self._visitor.rooms.peek(polled.room_id)) is None:
+        repeat, rooms = request.repeat, self._visitor.rooms
+        polled: Polled | None = None if repeat is None else repeat.left
+        if polled is None or (room := rooms.peek(polled.room_id)) is None:
             return False
         if not self._take(request).allowed:
             return False
@@ -272,39 +271,24 @@ _Joins = tuple[str, Visitor, str | None, str | None, Asker]
 """Room, visitor, return URL, ``qm_from``, and what bot protection goes by."""
 
 
-class Asked:
-    """Who checks which page, and what was found when he did so."""
+class Checked(NamedTuple):
+    """Who checks which page, as the very same request has said before; it was answered then."""
 
-    __slots__ = ("block", "origin", "room", "tag", "url", "visitor")
-
-    def __init__(self, visitor: Visitor, url: str | None, tag: str | None) -> None:
-        """``tag``: the version of his tag."""
-        self.visitor = visitor
-        self.url = url
-        self.tag = tag
-        self.room: VisitorRoom | None = None
-        """The copy of a room whose check was answered; it covers ``origin``, and ``block`` holds the CORS lines."""
-        self.origin: bytes | None = None
-        self.block = b""
+    room: VisitorRoom
+    visitor: Visitor
+    url: str | None
+    tag: str | None
+    """The version of his tag."""
+    origin: bytes | None
+    """The page's, when the tag policy of ``room`` covers it."""
+    block: bytes
+    """Its CORS lines."""
 
 
-def _asked(request: HotRequest, room_id: str) -> Asked:
+def _asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None, str | None]:
     """Who checks which page, and the version of his tag. The visitor's text never makes a 400, only a wrong shape does
     (VIS-120).
-
-    A page that stays open asks the very same again and again, so what was asked is kept with its header lines.
     """
-    if len(request.body) + len(request.query_bytes) > _ASKED_MAX_BYTES:
-        return _read_asked(request, room_id)
-    key = (request.method, request.query_bytes, request.body)
-    asked: Asked | None = request.reading.memo.get(key)
-    if asked is None:
-        asked = _read_asked(request, room_id)
-        request.reading.conclude(key, asked)
-    return asked
-
-
-def _read_asked(request: HotRequest, room_id: str) -> Asked:
     sent: Mapping[str, str | None] = request.query
     door = None
     if request.method == "POST":
@@ -313,7 +297,7 @@ def _read_asked(request: HotRequest, room_id: str) -> Asked:
     if not door and b"x-qm-door-key" in request.headers:
         door = request.header(b"x-qm-door-key")
     visitor = visitor_of(request, room_id, sent.get("token"), (door,) if door else ())
-    return Asked(visitor, sent.get("url"), sent.get("tag"))
+    return visitor, sent.get("url"), sent.get("tag")
 
 
 def public_host(ctx: AppContext) -> bytes:

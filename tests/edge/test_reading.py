@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import BadRequest
 from app.domain.client_address import ClientResolver, TrustPolicy
-from blueprints.edge import reading
+from blueprints.edge import reading, recurring
 from blueprints.edge.reading import Reading, Readings
 
 LINES = b"Host: q.example\r\nCookie: qm_shop=T; qms_shop=S\r\nX-Forwarded-For: 203.0.113.9"
@@ -51,15 +51,15 @@ def test_it_refuses_bad_lines_each_time(readings: Readings) -> None:
 
 
 def test_it_stays_small_when_every_line_is_new(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_KEPT_MAX", 8)
-    monkeypatch.setattr(reading, "_SEEN_MAX", 32)
+    monkeypatch.setattr(recurring, "KEPT_MAX", 8)
+    monkeypatch.setattr(recurring, "SEEN_MAX", 32)
 
     for number in range(200):
         block = b"Host: q.example\r\nX-Number: %d" % number
         for _ in range(2):
             assert read(readings, block).headers[b"x-number"] == b"%d" % number
         assert len(readings._kept) <= 8
-        assert len(readings._seen) <= 32
+        assert len(readings._kept._seen) <= 32
 
 
 def test_it_does_not_keep_long_lines(readings: Readings) -> None:

@@ -33,8 +33,9 @@ from app.services.refused_tokens import ManyRefused
 from app.services.visitor_counts import VisitorCounts
 from app.services.visitor_services import VisitorServices
 from blueprints.edge.head import Fields
-from blueprints.edge.hot import HotBeginning, HotTable
+from blueprints.edge.hot import HotBeginning, HotRoute, HotTable
 from blueprints.edge.reading import Reading
+from blueprints.edge.recurring import Repeat
 from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.errors import error_reply
@@ -109,10 +110,18 @@ class Site:
         self.table.extend(notify.routes(self.context))
         self.policy: TrustPolicy = NO_PROXY
         self._readings: dict[Any, Reading] = {}
+        self._repeats: dict[Any, Repeat] = {}
 
     def reading(self, raw: dict[bytes, bytes], client: Client) -> Reading:
         """One reading for all requests with the same lines of the same client, as the edge keeps it."""
         return self._readings.setdefault((client, tuple(raw.items())), Reading(Fields(raw, None, 1), client))
+
+    def _repeat(self, request: HotRequest, route: HotRoute) -> Repeat:
+        """What is remembered of the very same request."""
+        lines = tuple(request.headers.items())
+        key = (request.client, request.method, request.path, request.query_bytes, request.body, lines)
+        fresh = Repeat(route, request.reading, request.body, "", False, None)
+        return self._repeats.setdefault(key, fresh)
 
     async def stop(self) -> None:
         """End what runs in the background."""
@@ -159,9 +168,12 @@ class Site:
         assert handler is not None, f"no hot route {request.method} {request.path}"
         if request.client.note:
             self.visitor.undeclared.saw(request.client)
-        begin = self.table.route(f"{request.method} {request.path} HTTP/1.1".encode()).begin  # type: ignore[union-attr]
+        route = self.table.route(f"{request.method} {request.path} HTTP/1.1".encode())
+        assert route is not None
+        if route.recurs and request.inline is None:
+            request.repeat = self._repeat(request, route)
         try:
-            reply = await _begun(request, begin) or await handler(request)
+            reply = await _begun(request, route.begin) or await handler(request)
         except QmError as error:
             reply = error_reply(error, request.headers, request_id=request.request_id, path=request.path, page=None)
         return Answer(reply, request)
