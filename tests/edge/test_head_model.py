@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import QmError
@@ -59,6 +59,7 @@ def slow(block: bytes) -> list[tuple[bytes, bytes]] | None:
 def test_it_reads_headers_as_the_slow_reading_does(parts: tuple[bytes, list[tuple[bytes, tuple[bytes, ...]]]]) -> None:
     line, fields = parts
     block = line + b"".join(end + b"".join(field) for end, field in fields)
+    assume(not block.endswith(b"\r\n"))  # the head ends there, and what comes behind is no part of it
     wanted = slow(block)
 
     if wanted is None:

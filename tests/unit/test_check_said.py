@@ -12,7 +12,7 @@ from app.core.errors import StorageUnavailable
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import CheckAnswer, Reason, Verdict
 from app.services.check import CheckService, CommitsFail, Gated
-from app.services.gate_asking import Asking
+from app.services.gate_asking import CheckAsking
 
 GENERATION, SEQ = 3, 77
 
@@ -48,8 +48,8 @@ class Desk:
         self._door = SimpleNamespace(door=lambda key, scheme: b"qm_dk_shop=" + key.encode())
         room = SimpleNamespace(id="shop", room=SimpleNamespace(id="shop"), spare_doors=[], cookies=self._door)
         visitor = SimpleNamespace(client=SimpleNamespace(scheme="https"))
-        self.asking = Asking(
-            service, lambda gated, error: self.told.append((gated, error)), room=room, visitor=visitor, identity=None,
+        self.asking = CheckAsking(
+            service, lambda gated, error: self.told.append((gated, error)), room, visitor, identity=None,
             covered=(True, True, None), door=("key", b""), now_ms=1,
         )  # type: ignore[arg-type]  # fmt: skip
 
