@@ -30,8 +30,8 @@ from app.infrastructure.engine_results import (
     VisitorView,
 )
 from app.services.asking import Told
+from app.services.checking import CheckAsking
 from app.services.commit import CommitWaiter, committed_or_undone
-from app.services.gate_asking import CheckAsking
 from app.services.visitor import REASONS, VisitorAnswer
 from app.services.visitor_counts import Counted, VisitorCounts
 from app.services.visitor_proof import Identifier, Identity, SecretMaker, Visitor

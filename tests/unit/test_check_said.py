@@ -12,7 +12,7 @@ from app.core.errors import StorageUnavailable
 from app.domain.room import RoomState
 from app.infrastructure.engine_results import CheckAnswer, Reason, Verdict
 from app.services.check import CheckService, CommitsFail, Gated
-from app.services.gate_asking import CheckAsking
+from app.services.checking import CheckAsking
 
 GENERATION, SEQ = 3, 77
 
