@@ -12,9 +12,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from app.infrastructure.engine_errors import StaleRoom
+
 T = TypeVar("T")
 Told = Callable[[T | None, BaseException | None], None]
 """Hears what came of a question, or what was raised; once."""
+
+
+def is_to_be_asked_again(error: BaseException | None) -> bool:
+    """Tell whether a question failed because this process's copy of the room is old: the long way reads it anew."""
+    return isinstance(error, StaleRoom)
 
 
 class Asking(Generic[T]):

@@ -40,7 +40,7 @@ from app.services.visitor_tokens import TokenIssuer
 
 # Asking an enum for a member costs as much as a call.
 _QUEUE, _SESSION, _ADMITTED = Verdict.QUEUE, Verdict.SESSION, Verdict.ADMITTED
-_VALID, _ACTIVE = Presented.VALID, ViewState.ACTIVE
+_VALID, _ACTIVE, _DIRECT = Presented.VALID, ViewState.ACTIVE, Via.DIRECT
 _NO_DOOR: Final = bytes(16)
 _SAMPLE_KEY: Final = "A" * 43
 """Stands for the door key where an answer only has to have the right length (``HEAD``)."""
@@ -130,6 +130,12 @@ class CheckService:
             raise
         except StorageUnavailable as error:
             raise BackendDown from error
+
+    def ask_direct(
+        self, room: VisitorRoom, visitor: Visitor, url: str | None, told: Told[Gated], *, is_alike: bool
+    ) -> bool:
+        """``ask`` for a page that asks by itself."""
+        return self.ask(room, visitor, url, told, _DIRECT, is_alike=is_alike)
 
     def ask(
         self,

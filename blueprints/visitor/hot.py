@@ -14,8 +14,7 @@ from app.core.errors import Forbidden, NoRoom, QmError, RateLimited
 from app.domain.bot_signals import look_at
 from app.domain.budget import Budget
 from app.domain.cookies import ticket_candidates
-from app.infrastructure.engine_errors import StaleRoom
-from app.infrastructure.engine_results import Via
+from app.services.asking import is_to_be_asked_again
 from app.services.check import Gated
 from app.services.protection import Asker
 from app.services.visitor import VisitorAnswer
@@ -41,7 +40,6 @@ from blueprints.visitor.vouched import VouchedCheck, speaks_for_visitor
 if TYPE_CHECKING:
     from app.context import AppContext
 
-_DIRECT: Final = Via.DIRECT  # asking an enum for a member costs as much as a call
 _CHECK_FIELDS: Final = frozenset({"token", "url", "doorKey", "tag"})
 _JOIN_FIELDS: Final = frozenset({"roomId", "token", "returnUrl", "from"})
 _EXPOSED: Final = b"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
@@ -128,10 +126,10 @@ class CheckRoute:
             return False
         told = partial(self._told, answering, checked)
         is_alike = qm.undeclared.is_marked(request.client)
-        return qm.check.ask(checked.room, checked.visitor, checked.url, told, _DIRECT, is_alike=is_alike)
+        return qm.check.ask_direct(checked.room, checked.visitor, checked.url, told, is_alike=is_alike)
 
     def _told(self, answering: Answering, checked: Checked, gated: Gated | None, error: BaseException | None) -> None:
-        if isinstance(error, StaleRoom):
+        if is_to_be_asked_again(error):
             answering.again()
             return
         try:
@@ -216,7 +214,7 @@ class Polled(NamedTuple):
 
 
 def _told(answering: Answering, answer: VisitorAnswer | None, error: BaseException | None) -> None:
-    if isinstance(error, StaleRoom):
+    if is_to_be_asked_again(error):
         answering.again()
     elif answer is None:
         answering.told(None, error)
