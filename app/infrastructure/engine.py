@@ -192,7 +192,14 @@ class Engine:
         if code != RoomCode.OK:
             _refuse(batch, room_error(code, queue.room_id))
             return
-        for (future, _), answer in zip(batch, queue.unpack(reply), strict=True):
+        try:
+            answers = queue.unpack(reply)
+            if len(answers) != len(batch):
+                raise ValueError(f"{len(answers)} answers to {len(batch)} items of {queue.name}")
+        except Exception as error:  # or they would wait for ever
+            _refuse(batch, error)
+            return
+        for (future, _), answer in zip(batch, answers, strict=True):
             if not future.done():  # a client that went away has cancelled it
                 future.set_result(answer)
 

@@ -24,12 +24,15 @@ class Counted(LuaLoader):
         super().__init__(valkey)
         self.sizes: list[tuple[str, int]] = []
         self.failure: Exception | None = None
+        self.reply: Any = None
 
     async def call(self, name: str, key: str, *args: Any) -> Any:
         self.sizes.append((name, len(args)))
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
+        if self.reply is not None:
+            return self.reply
         return await super().call(name, key, *args)
 
     async def call_many(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -108,3 +111,16 @@ async def test_it_keeps_holders_and_refuses_newcomers_when_memory_is_short(world
     kept, refused = await asyncio.gather(world.join(holder), world.join(Browser()))
 
     assert (kept.code, refused.code) == (JoinCode.EXISTING, JoinCode.LINE_FULL)
+
+
+@pytest.mark.parametrize(
+    "reply", [[0, 1, 1, 0, b"60", 0, 1, 1, b""], [0, "odd"], [0, 1, 1, 0, b"60", 0, 1, 1, b"short"]]
+)
+async def test_it_tells_everybody_when_a_reply_cannot_be_read(world: World, counted: Counted, reply: Any) -> None:
+    await world.create(rate_per_minute=0)
+    browsers = await world.joined(2)
+    counted.reply = reply
+
+    answers = await asyncio.gather(*(world.status(browser) for browser in browsers), return_exceptions=True)
+
+    assert [isinstance(answer, Exception) for answer in answers] == [True, True]
