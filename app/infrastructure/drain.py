@@ -103,6 +103,7 @@ class Drainer:
         self._failing_since: float | None = None
         self._next_notice = 0.0
         self._pause = RETRY_SEC[0]
+        self._telling: set[asyncio.Future[None]] = set()
 
     def poke(self, room: str) -> None:
         """A room says that it has a fact (message of the poke channel)."""
@@ -131,7 +132,9 @@ class Drainer:
             except Exception:
                 log.exception("drain_turn_failed", rooms=len(self._due))
                 await self._rest(stop)
-        return await self._last_turns()
+        is_clean = await self._last_turns()
+        await asyncio.gather(*self._telling)
+        return is_clean
 
     async def _rest(self, stop: asyncio.Event) -> None:
         await _first_of(self._pause, stop)
@@ -256,7 +259,22 @@ class Drainer:
             log.info("journal_recovered", after_sec=round(mono() - self._failing_since, 1))
             self._failing_since = None
         # Also when it names no room: the first good commit ends the refusals (FLT-080).
-        await self._publish(ujson.dumps({"stored": acks, "by": self._name}))
+        self._tell_stored(ujson.dumps({"stored": acks, "by": self._name}))
+        await asyncio.sleep(0)  # it is on its way before anything else is said, and in one write with the next pull
+
+    def _tell_stored(self, text: str) -> None:
+        """Publish without waiting: whoever misses it asks the live store himself."""
+        telling = asyncio.ensure_future(self._tell(text))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell(self, text: str) -> None:
+        try:
+            await self._publish(text)
+        except StorageUnavailable as error:
+            log.warning("commit_notice_lost", reason=repr(error.__cause__ or error))
+        except Exception:
+            log.exception("commit_notice_lost")
 
     async def _failed(self, error: QmError, *, is_commit: bool = True) -> None:
         now = mono()

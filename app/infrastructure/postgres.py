@@ -175,8 +175,17 @@ class Postgres:
                         command_timeout=self._timeout_ms / 1000 + CLIENT_GRACE_SEC,
                         max_inactive_connection_lifetime=IDLE_LIFETIME_SEC,
                         server_settings={"statement_timeout": str(self._timeout_ms), **GONE},
+                        reset=_keep,
                     )
         return self._pool
+
+
+async def _keep(_link: OwnLink) -> None:
+    """Leave a connection as it is when it goes back to the pool, where the driver would spend a trip on it.
+
+    Nothing here changes a session beyond a transaction, which the driver ends in any case. Whoever takes a lock of the
+    session gives it back, or ends the connection (checkpoints.py).
+    """
 
 
 async def _end(link: OwnLink) -> None:

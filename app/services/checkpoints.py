@@ -67,9 +67,7 @@ class Checkpoints:
             try:
                 return await self._make(link)
             finally:
-                # A lost connection has given the lock back itself.
-                if not link.is_closed():
-                    await snapshots.end_turn(link)
+                await _give_back(link)
 
     async def _make(self, link: snapshots.Link) -> RoomId | None:
         await snapshots.sweep(link)
@@ -91,6 +89,17 @@ class Checkpoints:
     def _postpone(self, room: RoomId, reason: str) -> None:
         self._unreadable[room] = mono() + RETRY_SEC
         log.error("checkpoint_failed", room=room, reason=reason, next_try_sec=RETRY_SEC)
+
+
+async def _give_back(link: snapshots.Link) -> None:
+    """Let another instance make the next checkpoint. A lost connection has given the lock back itself."""
+    if link.is_closed():
+        return
+    try:
+        await snapshots.end_turn(link)
+    except BaseException:
+        link.terminate()  # it would go back to the pool, lock and all
+        raise
 
 
 async def _pause(seconds: float, stop: asyncio.Event) -> None:
