@@ -33,6 +33,8 @@ WAIT_EVERY_SEC: Final = 10.0
 """How often the answerer says that it is still there."""
 SILENT_SEC: Final = 40.0
 """An answerer that says nothing for this long does not answer any more: it hangs, or cannot be started."""
+LOOK_SEC: Final = 5.0
+"""How often the asker is looked at until his answer begins."""
 CONNECT_SEC: Final = 5.0
 BACKLOG: Final = 64
 SOCKET_NAME: Final = "heavy.sock"
@@ -149,8 +151,9 @@ class HeavyLink:
     async def ask(self, question: Question, note_sign: Callable[[], None]) -> AsyncIterator[HeavyAnswer]:
         """Ask, and wait until the answer begins; the end of the block ends the work, done or not.
 
-        ``note_sign`` is called whenever the other side shows that it is at it. Raises QmError: the refusal of whoever
-        answers, or HeavyUnavailable when nobody does, which is told the log as the end of the work.
+        ``note_sign`` is called whenever the other side shows that it is at it, and every LOOK_SEC until the answer
+        begins; what it raises ends the asking. Raises QmError: the refusal of whoever answers, or HeavyUnavailable when
+        nobody does, which is told the log as the end of the work.
         """
         try:
             async with asyncio.timeout(CONNECT_SEC):
@@ -161,10 +164,7 @@ class HeavyLink:
         try:
             writer.write(frame(Frame.QUESTION, ujson.dumps(asdict(question)).encode()))
             listener = _Listener(reader, question, note_sign)
-            kind, content = await listener.next()
-            if kind is not Frame.HEAD:
-                raise listener.ended("process_confused")
-            yield HeavyAnswer(ujson.loads(content)["length"], listener.pieces())
+            yield HeavyAnswer(await listener.length(), listener.pieces())
         finally:
             writer.transport.abort()
 
@@ -179,32 +179,46 @@ class _Listener:
         self._began = mono()
         self._bytes = 0
 
+    async def length(self) -> int | None:
+        """The answer begins: its length, where that is known."""
+        waiting = asyncio.ensure_future(self._next())
+        try:
+            while not (await asyncio.wait({waiting}, timeout=LOOK_SEC))[0]:
+                self._note_sign()
+        finally:
+            waiting.cancel()
+        kind, content = await waiting
+        if kind is not Frame.HEAD:
+            raise self._ended("process_confused")
+        length: int | None = ujson.loads(content)["length"]
+        return length
+
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body."""
         while True:
-            kind, content = await self.next()
+            kind, content = await self._next()
             if kind is Frame.END:
                 return
             self._bytes += len(content)
             yield content
 
-    async def next(self) -> tuple[Frame, bytes]:
+    async def _next(self) -> tuple[Frame, bytes]:
         """The next frame that means something. Raises QmError."""
         while True:
             try:
                 async with asyncio.timeout(SILENT_SEC):
                     kind, content = await read_frame(self._reader)
             except LinkBroken as error:
-                raise self.ended("process_ended") from error
+                raise self._ended("process_ended") from error
             except TimeoutError as error:
-                raise self.ended("process_silent") from error
+                raise self._ended("process_silent") from error
             self._note_sign()
             if kind is Frame.REFUSAL:
                 raise _refusal(content)
             if kind not in (Frame.TAKEN, Frame.WAIT):
                 return kind, content
 
-    def ended(self, outcome: str) -> HeavyUnavailable:
+    def _ended(self, outcome: str) -> HeavyUnavailable:
         """Tell the log of the end that the other side cannot tell of any more (BUD-081)."""
         log.warning(
             "heavy_work_ended", **self._question.told, outcome=outcome, sec=round(mono() - self._began, 3),

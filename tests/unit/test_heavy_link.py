@@ -16,7 +16,8 @@ import pytest
 import ujson
 from structlog.testing import capture_logs
 
-from app.core.errors import InvalidField, QmError, StorageUnavailable
+from app.core.errors import InvalidField, QmError, StorageUnavailable, Unavailable
+from app.core.metrics import HEAVY_ASKED
 from app.infrastructure import heavy_link
 from app.infrastructure.heavy_link import (
     SOCKET_NAME,
@@ -29,8 +30,9 @@ from app.infrastructure.heavy_link import (
     read_frame,
 )
 from app.infrastructure.metric_book import MetricBook
+from app.services import heavy_pauses, heavy_turns
 from app.services.heavy_asking import HeavyAsking
-from app.services.heavy_pauses import HeavyPauses, Rest
+from app.services.heavy_pauses import HeavyPauses, Pace, Rest
 from app.services.heavy_turns import RETRY_AFTER_SEC, WAITING_MAX, Busy, HeavyTurns
 from app.services.heavy_works import Work
 from workers import heavy
@@ -75,12 +77,15 @@ class Side:
         self.works = Works()
         self.book = MetricBook.alone()
         self.turns = HeavyTurns(self.book)
-        background: Any = SimpleNamespace(book=self.book)
-        works: Any = self.works
-        self.desk = HeavyDesk(works, self.turns, HeavyPauses(lambda: False), background)
+        self.desk = self.new_desk(HeavyPauses(lambda: False))
         self.server: asyncio.Server | None = None
         self.link = HeavyLink(str(folder / SOCKET_NAME))
         self.signs = 0
+
+    def new_desk(self, pauses: HeavyPauses) -> HeavyDesk:
+        works: Any = self.works
+        background: Any = SimpleNamespace(book=self.book)
+        return HeavyDesk(works, self.turns, pauses, background)
 
     async def start(self) -> None:
         self.server = await asyncio.start_unix_server(self.desk.serve, sock=self.socket.dup())
@@ -305,6 +310,46 @@ async def test_it_is_unavailable_when_nobody_answers(side: Side, monkeypatch: py
     await side.stop()
     with pytest.raises(HeavyUnavailable):
         await side.read("a")  # somebody holds the socket, and nobody accepts
+
+
+@pytest.mark.req("BUD-076")
+async def test_who_has_gone_frees_his_place_though_the_other_process_hangs(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heavy_link, "LOOK_SEC", 0.01)
+    await side.stop()
+    looks: list[None] = []
+
+    def gone() -> None:
+        looks.append(None)
+        if len(looks) == 3:
+            raise Unavailable
+
+    async with asyncio.timeout(10):
+        with pytest.raises(Unavailable):
+            async with HeavyAsking(side.link, side.book).ask(Work("audit_csv"), gone, by="Ann", request_id="R1"):
+                pass
+    assert side.book.total(HEAVY_ASKED) == 0
+
+
+async def test_no_asker_is_silent_until_another_s_work_is_done(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy_turns, "SHARE_SEC", 0.0)
+    monkeypatch.setattr(heavy_pauses, "LOOK_SEC", 0.001)
+    side.desk = side.new_desk(HeavyPauses(lambda: True, Pace(rest_sec=0.002, work_sec=0.0)))
+    await side.stop()
+    await side.start()
+    came: list[str] = []
+
+    async def read(name: str) -> None:
+        async with side.ask("a", "b", times=5) as answer:
+            async for _ in answer.pieces:
+                came.append(name)  # noqa: PERF401  # at its moment
+
+    await asyncio.gather(read("A"), read("B"))
+
+    assert sorted(came) == ["A"] * 9 + ["B"] * 9, "two pieces come first"
+    assert came.index("B") < came.index("A", 4)
+    assert came.index("A") < came.index("B", 4)
 
 
 async def test_a_question_waits_at_the_socket_until_somebody_is_there(side: Side) -> None:
