@@ -82,8 +82,7 @@ class Turn:
         self._turns = turns
         self._kind = kind
         self._began: float | None = None
-        self.worked_sec = 0.0
-        """How long it has had its turn, without the present one."""
+        """Since when it has its turn."""
 
     async def take(self) -> None:
         """Wait for the turn."""
@@ -99,7 +98,6 @@ class Turn:
         turns = self._turns
         if self._began is None:
             return
-        self.worked_sec += mono() - self._began
         self._began = None
         turns._running = 0
         turns._book.put(metrics.HEAVY_RUNNING, 0, self._kind)
