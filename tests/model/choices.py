@@ -11,6 +11,10 @@ MOST_VISITORS = 10
 WHO = st.integers(0, MOST_VISITORS - 1)
 STEPS = st.sampled_from((0, 5, 10, 10, 15, 20, 40, 80, 125, 300))
 """Tenths of a second, in halves of a second: with the rates below credit is a binary fraction."""
+LOSSES = ("", "keys", "keys", "cookies", "token", "steal", "proxy")
+"""What somebody has no more when he comes again."""
+PAUSES = st.sampled_from((0, 10, 50, 100, 105, 110, 200))
+"""Between two visits of the same: within and beyond the grace of an admission, the presence, a session."""
 VISITS = st.sampled_from(("check", "check", "check", "status", "status", "join", "join", "leave"))
 STORE = ("commit", "commit", "fail join", "fail admission", "crash", "crash, fence", "crash, lose tail")
 RATES = (0, 15, 30, 60, 60, 120, 600, 600)

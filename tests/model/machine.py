@@ -22,10 +22,14 @@ from app.domain.facts_of_tickets import Joined as JoinedFact
 from app.domain.marks import split_mark
 from tests.journal.snapshot import snapshot, without_fresh
 from tests.model.choices import ACTS, ADDRESSES, MOST_VISITORS, RATES, SETTINGS, STEPS, STORE, VISITS, WHO
+from tests.model.crowds import Crowds
 from tests.model.model import Model
 from tests.model.people import Ds, Holder, Settings, Shown, Undoable, Visitor
-from tests.model.rig import BEHIND_SEC, LONG_SEC, ROOM, Rig, digest, handle_of
+from tests.model.rig import BEHIND_SEC, LONG_SEC, ROOM, STEP, Rig, digest, handle_of
 from tests.model.watch import Watch
+
+BEGIN: Ds = 5
+"""Before it nothing is done: a record says 0 for never, and 1 for the first tenth of a second."""
 
 
 def agree(engine: Any, model: Any) -> None:
@@ -36,7 +40,7 @@ def agree(engine: Any, model: Any) -> None:
     assert engine == model, f"\nengine: {engine}\nmodel:  {model}"
 
 
-class EngineMachine(RuleBasedStateMachine):
+class EngineMachine(Crowds, RuleBasedStateMachine):
     """One room, a dozen browsers, an operator, and a store that may lose everything."""
 
     loop: ClassVar[asyncio.Runner]
@@ -90,6 +94,7 @@ class EngineMachine(RuleBasedStateMachine):
         )
         self.model = Model(settings)
         self.run(self.rig.create(1, settings))
+        self._pass_time(BEGIN)
         self.commit()
         for address in ("home", "home", "office"):
             self.come(address=address, proxy=address == "home")
@@ -240,6 +245,13 @@ class EngineMachine(RuleBasedStateMachine):
             if not left:
                 return
 
+    @rule(sec=st.sampled_from((6, 60, 3600)))
+    def step_clock(self, sec: int) -> None:
+        """The clock of the store's host is set forward, and back; it is behind at every other step (rig.py)."""
+        self.run(self.rig.step_clock(self.now, sec))
+        self._pass_time(STEP)
+        self.model.change("presence", self.model.settings.presence)  # as any change of the room
+
     def _pass_time(self, step: Ds) -> None:
         self.model.now += step
         self.watch.pass_time(self.now, self.model.settings.rate if self.model.effective == "active" else 0)
@@ -273,6 +285,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.run(self.rig.commit())
         self.model, self.watch = Model(settings, self.model.gen + 1), Watch()
         self.run(self.rig.create(self.model.gen, settings))
+        self._pass_time(BEGIN)
         self.commit()
 
     def _act(self, what: str, number: int) -> None:

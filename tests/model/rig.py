@@ -48,6 +48,8 @@ BEHIND_SEC = 20
 """How far the store's clock is behind the room's; doors open by the later of both."""
 LONG_SEC = 3600
 """The same where it must not come near an opening time, however slow the machine is."""
+STEP: Ds = 50
+"""Most that the room's clock moves when the store's is set forward (ENG-012)."""
 _CLOCKS = struct.Struct("<dddd")
 _AT = HEADER_FIELDS.index("last_time") * 8
 assert HEADER_FIELDS[_AT // 8 : _AT // 8 + 4] == ("last_time", "mono", "wall", "offset")
@@ -134,6 +136,19 @@ class Rig:
         wall = self.wall(now)
         offset = wall - behind_sec * 1000 - int(time.time() * 1000)
         await self.valkey.execute("SETRANGE", self.keys.header, _AT, _CLOCKS.pack(wall, now * 100, wall, offset))
+
+    async def step_clock(self, now: Ds, sec: int) -> None:
+        """Let the store's clock be set forward by ``sec`` at ``now`` and be right again a moment later, as seen by
+        changes of the room, which record no time of anybody. The room's clock counts STEP of it."""
+        await self.set_clock(now)
+        before = self.wall(now) - (BEHIND_SEC + sec) * 1000
+        await self.valkey.execute("SETRANGE", self.keys.header, _AT, struct.pack("<d", before))
+        await self.admin.update(ROOM, {"name": f"Shop at {now}"}, actor="op")
+        header = await self.header()
+        assert (header["mono"], header["wall"]) == ((now + STEP) * 100, self.wall(now))
+        await self.set_clock(now + STEP)
+        await self.admin.update(ROOM, {"name": f"Shop from {now + STEP}"}, actor="op")
+        await self.reload()
 
     async def header(self) -> dict[str, Any]:
         header = await self.jobs.header(ROOM)

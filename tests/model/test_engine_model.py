@@ -24,7 +24,7 @@ def machine(valkey_url: str, fresh_prefix: str) -> Iterator[type[EngineMachine]]
 
 @pytest.mark.req("ENG-069", "ENG-070", "ENG-071", "ENG-121", "ENG-123", "ENG-128", "ENG-129", "ENG-272")
 def test_it_agrees_with_the_model(machine: type[EngineMachine]) -> None:
-    play(machine, examples=60, steps=30)
+    play(machine, examples=45, steps=30)
 
 
 @pytest.mark.slow
