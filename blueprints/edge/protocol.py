@@ -297,12 +297,13 @@ class EdgeProtocol(Deadlines):
         self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool
     ) -> tuple[bytes, bool]:
         """Bytes of the answer to a hot request, and whether the connection goes on after it."""
-        is_kept = is_kept and not self.is_stopping
-        self.edge.requests += 1
-        meters = self.edge.meters
+        edge = self.edge
+        is_kept = is_kept and not (edge.is_stopping(self.loop.time()) or self.signal.stopped)
+        edge.requests += 1
+        meters = edge.meters
         if reply is not None:
             try:
-                answer = self._rendered(request, reply, is_kept)
+                answer = render(reply, request.request_id, is_kept, request.method == "HEAD", request.budget)
                 if meters is not None:
                     meters.of(request.path).note(reply.status, request.began)
                 return answer, is_kept
@@ -314,21 +315,12 @@ class EdgeProtocol(Deadlines):
             request.headers,
             request_id=request.request_id,
             path=request.path,
-            page=self.edge.error_page,
+            page=edge.error_page,
             drop_limits=budget is not None and not budget.allowed,
         )
         if meters is not None:
             meters.of(request.path).note(reply.status, request.began)
-        return self._rendered(request, reply, is_kept), is_kept
-
-    def _rendered(self, request: HotRequest, reply: HotReply, is_kept: bool) -> bytes:
-        return render(
-            reply,
-            request_id=request.request_id,
-            keep_alive=is_kept,
-            head_only=request.method == "HEAD",
-            budget=request.budget,
-        )
+        return render(reply, request.request_id, is_kept, request.method == "HEAD", request.budget), is_kept
 
     def read_fields(self, block: bytes, minor: int) -> Reading:
         """Reading of the header lines of a request that came through the connection's task."""

@@ -74,7 +74,7 @@ _PREFIX: Final = {
 _NO_BODY: Final = frozenset({204, 304})
 
 
-def render(reply: HotReply, *, request_id: str, keep_alive: bool, head_only: bool, budget: Budget | None) -> bytes:
+def render(reply: HotReply, request_id: str, keep_alive: bool, head_only: bool, budget: Budget | None) -> bytes:
     """The whole answer as bytes, ready for one write.
 
     ``head_only`` leaves the body out and its length in (VIS-038). A status that may not have a body gets none.
