@@ -156,6 +156,10 @@ class VisitorTokens:
         """Last moment (epoch ms) at which a token that was accepted once is accepted."""
         return claims.iat + self._max_age_ms
 
+    def fresh_until(self, claims: Claims) -> int:
+        """Last moment (epoch ms) at which ``is_due`` is not true."""
+        return claims.iat + self.refresh_after_ms - 1
+
     def is_due(self, claims: Claims, now_ms: int) -> bool:
         """Tell whether an owner's token is old enough to be signed anew (ENG-091)."""
         return now_ms - claims.iat >= self.refresh_after_ms

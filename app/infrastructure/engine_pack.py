@@ -107,6 +107,7 @@ class PackedCheck(NamedTuple):
     """An item of function check apart from what differs from page to page."""
 
     proof: Proof
+    via: Via
     is_alike: bool
     uncovered: bytes
     """Beginning of the item for a page that no rule covers."""
@@ -119,7 +120,7 @@ class PackedCheck(NamedTuple):
         ask = (16 if proof.may_bind else 0) | (64 if is_alike else 0)
         uncovered, tail = pack_proof(proof, ask)
         covered, _ = pack_proof(proof, ask | 8)
-        return cls(proof, is_alike, b"%b%c" % (uncovered, via), b"%b%c" % (covered, via), arrival + tail)
+        return cls(proof, via, is_alike, b"%b%c" % (uncovered, via), b"%b%c" % (covered, via), arrival + tail)
 
     def item(self, covered: bool, door: bytes) -> bytes:
         """The item for a page; ``door``: digest of the door key made for an admission by it."""

@@ -29,9 +29,8 @@ class Asking(Generic[T]):
 
     __slots__ = ("told",)
 
-    def __init__(self, told: Told[T]) -> None:
-        """``told`` raises nothing: others wait for their answers behind this one."""
-        self.told = told
+    told: Told[T]
+    """Set by subclasses. It raises nothing: others wait for their answers behind this one."""
 
     def done(self) -> bool:
         """As of a future: nobody takes the question back."""

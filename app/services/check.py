@@ -156,7 +156,12 @@ class CheckService:
         if identity is None or self._commits.refusing():
             return False
         packed = visitor.packed
-        if packed is None or packed.proof is not identity.proof or packed.is_alike is not is_alike:
+        if (
+            packed is None
+            or packed.proof is not identity.proof
+            or packed.via is not via
+            or packed.is_alike is not is_alike
+        ):
             came = arrival(room.digests, visitor.client, visitor.agent)
             visitor.packed = packed = PackedCheck.of(identity.proof, via, came, is_alike=is_alike)
         covered, door = room.covers(url), self._door(room)
@@ -171,9 +176,8 @@ class CheckService:
         verdict = answer.verdict
         is_done = verdict is _QUEUE
         if not is_done and verdict is not _ADMITTED:
-            is_due = answer.ticket and self._issuer.is_due(identity, now_ms)
-            is_stored = self._commits.is_stored(room.room.id, answer.generation, answer.seq)
-            is_done = not is_due and (is_stored or verdict is not _SESSION)
+            # The token is fresh, or ``ask`` would not have been answered.
+            is_done = verdict is not _SESSION or self._commits.is_stored(room.id, answer.generation, answer.seq)
         if is_done:
             asking.told(Gated(room, answer, ()), None)
         else:

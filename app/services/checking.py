@@ -30,7 +30,7 @@ class CheckAsking(Asking["Gated"]):
         now_ms: int,
     ) -> None:
         """``door``: the door key that an admission would have, and its digest."""
-        super().__init__(told)
+        self.told = told
         self._check = check
         self.room = room
         self.visitor = visitor

@@ -36,7 +36,7 @@ class Joining(Asking[VisitorAnswer]):
         identity: Identity,
         return_url: str | None,
     ) -> None:
-        super().__init__(told)
+        self.told = told
         self._service = service
         self.room = room
         self.visitor = visitor

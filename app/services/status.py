@@ -38,7 +38,7 @@ class _Asking(Asking[VisitorAnswer]):
         return_url: str | None,
         now_ms: int,
     ) -> None:
-        super().__init__(told)
+        self.told = told
         self._service = service
         self.room = room
         self.visitor = visitor

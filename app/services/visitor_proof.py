@@ -50,8 +50,8 @@ class Visitor:
     """Name and value of all ``qm_…`` cookies, filled in only when they are so many that some may have to go."""
     is_vouched: bool = False
     """A connector that holds a key says so of him (VIS-132)."""
-    known: tuple[VisitorRoom, int, Identity] | None = None
-    """What was read of him for a copy of a room, and until when (wall ms) that holds."""
+    known: Known | None = None
+    """What was read of him last."""
     packed: PackedCheck | None = None
     """His question at the door, packed for the last copy of a room that he asked."""
     packed_status: tuple[Proof, bytes] | None = None
@@ -67,6 +67,10 @@ class Identity:
     token: str
     others: Sequence[tuple[Claims, str]] = ()
     """Further good tokens of the request, for other tickets."""
+
+
+Known = tuple[VisitorRoom, int, int, Identity]
+"""What was read of a visitor for a copy of a room; until when (wall ms) that holds, and his token is fresh."""
 
 
 class SecretMaker:
@@ -97,12 +101,15 @@ class Identifier:
         self._presented = counts.book.tally(TOKENS_PRESENTED)
 
     def known(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity | None:
-        """What ``identify`` would say again of a visitor with one good token; None = he has to be read."""
+        """What ``identify`` would say again of a visitor with one good token that is not to be signed anew yet.
+
+        None = he has to be read.
+        """
         known = visitor.known
-        if known is None or known[0] is not room or now_ms > known[1]:
+        if known is None or known[0] is not room or now_ms > known[2]:
             return None
         self._presented.add()
-        return known[2]
+        return known[3]
 
     def identify(self, room: VisitorRoom, visitor: Visitor, now_ms: int) -> Identity:
         """Read what ``visitor`` presents for ``room``. Costs no trip.
@@ -113,7 +120,7 @@ class Identifier:
             self._presented.add()
         known = visitor.known
         if known is not None and known[0] is room and now_ms <= known[1]:
-            return known[2]
+            return known[3]
         refused = False
         claims, token = None, ""
         others: list[tuple[Claims, str]] = []
@@ -130,7 +137,7 @@ class Identifier:
         proof = _proof(room, visitor, presented, claims, may_bind=not others and len(visitor.sessions) <= 1)
         identity = Identity(proof, claims, token, others)
         if claims is not None and not refused and not others:
-            visitor.known = room, self._tokens.good_until(claims), identity
+            visitor.known = room, self._tokens.good_until(claims), self._tokens.fresh_until(claims), identity
         return identity
 
     async def settle(self, room: VisitorRoom, visitor: Visitor, identity: Identity) -> Identity:

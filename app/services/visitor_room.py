@@ -184,6 +184,10 @@ class VisitorRooms:
         room = self._rooms.get(room_id)  # type: ignore[arg-type]  # any text may be asked for
         return None if room is None else room.compiled.get(_KEY) or self._compile(room)
 
+    def is_current(self, room: VisitorRoom) -> bool:
+        """Tell whether this process still has this copy of the room. Costs no trip."""
+        return self._rooms.get(room.id) is room.room
+
     def generation(self, room_id: str) -> int | None:
         """Generation of the room as this process knows it; None = not known here. Costs no trip."""
         room = self._rooms.get(room_id)  # type: ignore[arg-type]  # any text may be asked for

@@ -18,7 +18,7 @@ _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 class RequestIds:
     """A source of ids for one process and thread."""
 
-    __slots__ = ("_epoch", "_last_ms", "_left", "_random", "_time", "_upper")
+    __slots__ = ("_epoch", "_last_ms", "_left", "_random", "_start", "_time", "_upper")
 
     def __init__(self) -> None:
         """A fresh source; no two share their random part."""
@@ -26,6 +26,8 @@ class RequestIds:
         self._random = ""
         self._last_ms = -1
         self._time = ""
+        self._start = ""
+        """Everything but the last pair."""
         self._epoch = -1
         self._upper = ""
 
@@ -38,11 +40,13 @@ class RequestIds:
                 self._epoch = now_ms >> 20
                 self._upper = _encode(self._epoch, 3)
             self._time = self._upper + _PAIRS[now_ms >> 10 & 1023] + _PAIRS[now_ms & 1023]
+            self._start = self._time + self._random
         if not self._left:
             self._random = _encode(secrets.randbits(70), 7)
+            self._start = self._time + self._random
             self._left = 1024
         self._left -= 1
-        return self._time + self._random + _PAIRS[1023 - self._left]
+        return self._start + _PAIRS[1023 - self._left]
 
 
 def _encode(value: int, pairs: int) -> str:

@@ -120,7 +120,7 @@ class CheckRoute:
         """``answer`` for what was asked before in the very same words, and was answered then (``hot.HotBeginning``)."""
         repeat, qm = request.repeat, self._visitor
         checked: Checked | None = None if repeat is None else repeat.left
-        if checked is None or qm.rooms.peek(checked.room.id) is not checked.room:
+        if checked is None or not qm.rooms.is_current(checked.room):
             return False
         if not self._take(request).allowed:
             return False
@@ -136,8 +136,10 @@ class CheckRoute:
             if gated is None:
                 raise error or RuntimeError("the check was not decided")
             body = self._visitor.check.body(gated, checked.visitor, checked.url)
-            if checked.origin is not None:
-                self._visitor.counts.page_seen(gated.room.id, checked.origin, checked.tag)
+            counts = self._visitor.counts
+            if checked.origin is not None and checked.noted_in is not counts.pages:
+                counts.page_seen(gated.room.id, checked.origin, checked.tag)
+                checked.noted_in = counts.pages
             answering.told(HotReply(200, body, gated.cookies, (), JSON_TYPE, checked.block), None)
         except Exception as failure:
             if checked.origin is not None and isinstance(failure, QmError):
@@ -269,18 +271,32 @@ _Joins = tuple[str, Visitor, str | None, str | None, Asker]
 """Room, visitor, return URL, ``qm_from``, and what bot protection goes by."""
 
 
-class Checked(NamedTuple):
+class Checked:
     """Who checks which page, as the very same request has said before; it was answered then."""
 
-    room: VisitorRoom
-    visitor: Visitor
-    url: str | None
-    tag: str | None
-    """The version of his tag."""
-    origin: bytes | None
-    """The page's, when the tag policy of ``room`` covers it."""
-    block: bytes
-    """Its CORS lines."""
+    __slots__ = ("block", "noted_in", "origin", "room", "tag", "url", "visitor")
+
+    def __init__(
+        self,
+        room: VisitorRoom,
+        visitor: Visitor,
+        url: str | None,
+        tag: str | None,
+        origin: bytes | None,
+        block: bytes,
+    ) -> None:
+        """``tag``: version of his tag. ``origin``: the page's, when the tag policy of ``room`` covers it.
+
+        ``block``: its CORS lines.
+        """
+        self.room = room
+        self.visitor = visitor
+        self.url = url
+        self.tag = tag
+        self.origin = origin
+        self.block = block
+        self.noted_in: object = None
+        """The collection in which the page stands already (``VisitorCounts.pages``)."""
 
 
 def _asked(request: HotRequest, room_id: str) -> tuple[Visitor, str | None, str | None]:

@@ -35,12 +35,12 @@ class Commits:
 
 
 class Desk:
-    """A check service over ``commits`` whose visitor's token is, or is not, to be signed anew."""
+    """A check service over ``commits``."""
 
-    def __init__(self, commits: Commits, *, is_due: bool = False) -> None:
+    def __init__(self, commits: Commits) -> None:
         self.told: list[tuple[Gated | None, BaseException | None]] = []
         self.undone: list[tuple[Any, ...]] = []
-        issuer = SimpleNamespace(is_due=lambda identity, now_ms: is_due, renew=self._renew)
+        issuer = SimpleNamespace(is_due=lambda identity, now_ms: False)
         service = CheckService(
             engine=None, engine_admin=SimpleNamespace(undo_admission=self._undo), commits=commits, rooms=None,
             identifier=None, issuer=issuer, counts=SimpleNamespace(admitted=lambda room: None), froms=None,
@@ -52,9 +52,6 @@ class Desk:
             service, lambda gated, error: self.told.append((gated, error)), room, visitor, identity=None,
             covered=(True, True, None), door=("key", b""), now_ms=1,
         )  # type: ignore[arg-type]  # fmt: skip
-
-    async def _renew(self, *_: Any, **__: Any) -> Any:
-        return SimpleNamespace(token="new", cookies=[b"qm_shop=new"])
 
     async def _undo(self, *what: Any) -> bool:
         self.undone.append(what)
@@ -139,15 +136,3 @@ async def test_it_answers_at_once_what_rests_on_nothing(verdict: Verdict, is_sto
 
     assert [(gated and gated.answer.verdict, error) for gated, error in desk.told] == [(verdict, None)]
     assert commits.asked == []
-
-
-async def test_a_session_whose_token_is_old_gets_a_new_one_first() -> None:
-    commits = Commits(is_stored=True)
-    desk = Desk(commits, is_due=True)
-    commits.said.set_result(True)
-
-    desk.asking.set_result(answer(Verdict.SESSION))
-
-    gated, _ = await desk.until_told()
-    assert gated is not None
-    assert list(gated.cookies) == [b"qm_shop=new"]

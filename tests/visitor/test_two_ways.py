@@ -161,3 +161,25 @@ async def test_what_the_tag_policy_no_longer_covers_is_refused_at_once(site: Sit
     refused = await browser.send("POST", "/api/check?room=shop", {"url": PAGE}, headers=origin)
 
     assert (refused.status, refused.code) == (403, "origin_not_allowed")
+
+
+async def test_a_token_that_grew_old_is_signed_anew_by_the_long_way(
+    site: Site, browser: Browser, begun: dict[str, list[bool]]
+) -> None:
+    await site.create()
+    await browser.released()
+    await check(browser)
+    for _ in range(3):
+        assert "token" not in (await check(browser)).json
+    assert begun["check"][-1] is True
+    young = dict(browser.jar)
+
+    site.visitor.status._tokens.refresh_after_ms = 1
+    site._repeats.clear()  # who was read when his token was young is asked for with it
+    site._readings.clear()
+    for _ in range(3):
+        browser.jar = dict(young)
+        renewed = await check(browser)
+        assert renewed.json["token"] != young["qm_shop"]
+        assert any(cookie.startswith("qm_shop=") for cookie in renewed.cookies)
+    assert begun["check"][-3:] == [False, False, False]
