@@ -103,8 +103,12 @@ class AdminHealth:
         return self.stand().incidents
 
     def server_block(self) -> dict[str, Any]:
-        """``server`` of a stream frame. ``instances`` is absent while they were never counted."""
+        """``server`` of a stream frame. ``instances`` is absent while they were never counted.
+
+        ``autotune``, ``protectionMode``: what holds for rooms that set nothing of their own (ADM-303).
+        """
         runtime, fleet = self._runtime, self._instances.last
+        settings = runtime.settings
         count = 1 if runtime.is_private else None if fleet is None else len(fleet.live)
         return {
             "instance": runtime.instance_id,
@@ -115,6 +119,9 @@ class AdminHealth:
             "uptimeSec": self._uptime_sec(),
             "status": self.stand().status,
             "insecureConfig": len(self._warnings()),
+            "autotune": settings.autotune,
+            "protectionMode": settings.protection_mode,
+            "publicUrl": settings.public_url,
         }
 
     def backend_block(self, views: Sequence[RoomView]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
-import { dayOf, minuteOfDay } from "./format.js";
+import { dayOf, minuteOfDay, span } from "./format.js";
 import { serverNow } from "./store.js";
 import { clockFace } from "./icons.js";
 import { Tip } from "./tip.js";
@@ -11,14 +11,6 @@ const SOON_SEC = 300;
 const LATE_SEC = 5;
 
 export const isScheduled = (room) => room.effectiveState === "scheduled";
-
-/** `4m 12s`, `3h 5m`, `2d 3h`. */
-function left(sec) {
-  const [days, hours, minutes] = [Math.floor(sec / 86_400), Math.floor(sec / 3600) % 24, Math.floor(sec / 60) % 60];
-  if (days) return `${days}d ${hours}h`;
-  if (hours) return `${hours}h ${minutes}m`;
-  return minutes ? `${minutes}m ${sec % 60}s` : `${sec}s`;
-}
 
 /** The line under the name. Without an opening time the doors were opened by hand, and the order is being drawn. */
 export function Doors({ room }) {
@@ -30,6 +22,6 @@ export function Doors({ room }) {
   const sec = room.opensAt === null ? -LATE_SEC - 1 : Math.ceil((room.opensAt - now) / 1000);
   if (sec < -LATE_SEC) return html`<p class="notice notice-warn">${clockFace()}<span>${t("doors.opening")}</span></p>`;
   const day = dayOf(room.opensAt) === dayOf(now) ? "" : `${dayOf(room.opensAt)}, `;
-  const text = t("doors.in", { left: left(Math.max(0, sec)), time: day + minuteOfDay(room.opensAt) });
+  const text = t("doors.in", { left: span(Math.max(0, sec)), time: day + minuteOfDay(room.opensAt) });
   return html`<p class="notice ${sec <= SOON_SEC ? "notice-warn" : ""}">${clockFace()}<${Tip} tip=${t("doors.tip")}>${text}<//></p>`;
 }

@@ -16,6 +16,14 @@ export function wait(sec) {
   return `${Math.floor(minutes / 60)}h${rest ? `${rest}m` : ""}`;
 }
 
+/** Length of time to the second while that matters: `4m 12s`, `3h 5m`, `2d 3h`. */
+export function span(sec) {
+  const [days, hours, minutes] = [Math.floor(sec / 86_400), Math.floor(sec / 3600) % 24, Math.floor(sec / 60) % 60];
+  if (days) return `${days}d ${hours}h`;
+  if (hours) return `${hours}h ${minutes}m`;
+  return minutes ? `${minutes}m ${sec % 60}s` : `${sec}s`;
+}
+
 /** Times in the operator's zone: English by the system's English (12 or 24 hours), Thai in 24 hours. */
 function clock(parts) {
   const hours = parts.hour ? { hour: "2-digit", hourCycle: "h23" } : {};

@@ -85,3 +85,12 @@ export const line = () => html`
     <circle class="empty-in" cx="79" cy="14" r="4.5" />
   </svg>
 `;
+
+export const bolt = () => sign("bolt", html`<path d="M7 .8 2.4 6.9h2.9L4.6 11.2 9.6 4.9H6.5z" fill="currentColor" />`);
+
+export const ring = () => sign("ring", html`<circle cx="6" cy="6" r="3.4" fill="none" stroke="currentColor" stroke-width="1.5" />`);
+
+export const minusRing = () =>
+  sign("minus", html`<circle cx="6" cy="6" r="4.2" fill="none" stroke="currentColor" stroke-width="1.4" /><path d="M3.8 6h4.4" stroke="currentColor" stroke-width="1.4" />`);
+
+export const onward = () => sign("onward", html`<path d="M1.6 6h8M6.8 3 9.9 6 6.8 9" fill="none" stroke="currentColor" stroke-width="1.4" />`);

@@ -1,6 +1,6 @@
 /** The acts of a card. What the next press undoes acts at once; bypass asks first, because people walk in (CON-101). */
 import { signal } from "@preact/signals";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
@@ -9,9 +9,9 @@ import { onePressPerKey } from "./keyboard.js";
 import { openPanel } from "./panels.js";
 import { expectOwn, putRoom, roomOf } from "./store.js";
 import { announce, refused } from "./toasts.js";
-import { Confirm, LinkShown } from "./dialogs.js";
+import { Confirm } from "./dialogs.js";
 import { openRoomForm } from "./room_form.js";
-import { Visitors } from "./visitors.js";
+import { Swap } from "./swap.js";
 
 /** Ask the server for another state; the card shows it once the server said so. Rejects with the refusal. */
 async function setState(id, state) {
@@ -75,11 +75,6 @@ function askSweep(id, path) {
   });
 }
 
-/** A button whose word changes between `words`: as wide as the widest of them, in every language. */
-function Swap({ words, shown }) {
-  return html`<span class="swap">${words.map((word) => html`<span class=${word === shown ? "" : "swap-off"} data-word=${word} aria-hidden=${word !== shown}>${word}</span>`)}</span>`;
-}
-
 export function Acts({ id, room }) {
   const busy = useMemo(() => signal(""), [id]);
   const go = async (state) => {
@@ -103,36 +98,9 @@ export function Acts({ id, room }) {
       <button ...${shared} class="button ${bypassed ? "next" : ""}" aria-haspopup=${bypassed ? undefined : "dialog"} onClick=${() => (bypassed ? go("active") : askBypass(id))}>
         <${Swap} words=${[t("bypass"), t("queueon")]} shown=${bypassed ? t("queueon") : t("bypass")} />
       </button>
+      <button ...${shared} class="button" aria-haspopup="dialog" onClick=${() => askSweep(id, "flush")}>${t("flush")}</button>
+      <button ...${shared} class="button" aria-haspopup="dialog" onClick=${() => askSweep(id, "purge")}>${t("purge")}</button>
       <button type="button" class="button acts-edit" aria-haspopup="dialog" aria-label=${t("edit.of", { name: room.name })} onClick=${() => openRoomForm(roomOf(id).peek())}>${t("edit")}</button>
-    </div>
-  `;
-}
-
-/** Where the room's line is: its waiting page on this server, or the site itself that is served inline (CON-099). */
-const lineOf = (id, room) => (room.mode === "inline" ? room.targetUrl : `${location.origin}/w/${encodeURIComponent(id)}`);
-
-const COPIED_MS = 2000;
-
-export function Links({ id, room }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(lineOf(id, room));
-    } catch {
-      openPanel(LinkShown, { title: t("link.title", { name: room.name }), address: lineOf(id, room) });
-      return;
-    }
-    setCopied(true);
-    announce(t("link.copied"));
-    setTimeout(() => setCopied(false), COPIED_MS);
-  };
-  const sweeps = { type: "button", class: "quiet", disabled: Boolean(room.recovering), "aria-haspopup": "dialog", onKeyDown: onePressPerKey };
-  return html`
-    <div class="links">
-      <button ...${sweeps} onClick=${() => askSweep(id, "flush")}>${t("flush")}</button>
-      <button ...${sweeps} onClick=${() => askSweep(id, "purge")}>${t("purge")}</button>
-      <button type="button" class="quiet" aria-haspopup="dialog" onClick=${() => openPanel(Visitors, { roomId: id })}>${t("visitors")}</button>
-      <button type="button" class="quiet" onClick=${copy}><${Swap} words=${[t("link.copy"), t("link.copied")]} shown=${copied ? t("link.copied") : t("link.copy")} /></button>
     </div>
   `;
 }

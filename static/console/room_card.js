@@ -10,7 +10,9 @@ import { headingId, skipPast } from "./keyboard.js";
 import { Doors, isScheduled } from "./doors.js";
 import { Figures, Flow } from "./figures.js";
 import { RateDial, RateNumber } from "./rate_dial.js";
-import { Acts, Links } from "./room_acts.js";
+import { Tags } from "./badges.js";
+import { Acts } from "./room_acts.js";
+import { Links } from "./room_links.js";
 
 const BADGES = {
   active: ["ACTIVE", disc],
@@ -71,14 +73,14 @@ export function RoomCard({ id }) {
     <article class="card ${room.stale ? "card-old" : ""} ${isFailing(room) ? "card-bad" : ""}" aria-labelledby=${headingId(id)}>
       <a class="skip skip-card" href="#rooms-end" onClick=${skipPast}>${t("skip.card", { name: room.name })}</a>
       <div class="card-head"><h2 id=${headingId(id)} tabindex="-1" title=${room.name}>${room.name}</h2><${Badge} room=${room} /></div>
-      <p class="card-id" lang="en"><span>${id}</span>${room.mode === "inline" && html`<b class="tag">INLINE</b>`}<${Site} status=${room.site?.status} /></p>
+      <p class="card-id" lang="en"><span>${id}</span><${Tags} room=${room} /><${Site} status=${room.site?.status} /></p>
       <${Notice} room=${room} />
       <${Figures} room=${room} />
       <div class="flow">
         <${Flow} room=${room} />
         ${writes ? html`<${RateDial} id=${id} room=${room} />` : html`<${RateNumber} room=${room} />`}
       </div>
-      ${writes && html`<div class="card-foot"><${Acts} id=${id} room=${room} /><${Links} id=${id} room=${room} /></div>`}
+      ${may("visitors") && html`<div class="card-foot">${writes && html`<${Acts} id=${id} room=${room} />`}<${Links} id=${id} room=${room} /></div>`}
     </article>
   `;
 }

@@ -16,10 +16,18 @@ import { FEW, SECTIONS } from "./form_fields.js";
 import { HostLeft, Leaving } from "./form_inline.js";
 import { Field, FewPlaces } from "./form_parts.js";
 import { RoomForm } from "./form_model.js";
+import { Install } from "./install.js";
+import { TryUrl } from "./try_url.js";
 
-/** Open the form for `room`, or for a new one. The first room is asked three things only. */
-export function openRoomForm(room = null) {
-  openPanel(FormPanel, { form: new RoomForm(room), room, few: room === null && order.peek()?.length === 0 });
+/** Open the form for `room`, or for a new one, at a section. The first room is asked three things only. */
+export function openRoomForm(room = null, at = "") {
+  openPanel(FormPanel, { form: new RoomForm(room), room, at, few: room === null && order.peek()?.length === 0 });
+}
+
+/** The rules as they stand in the form, null while one holds a mistake. */
+function unsaved(form) {
+  const { value, error } = form.results.value.rules;
+  return error ? null : value;
 }
 
 function Section({ form, section, fields }) {
@@ -28,6 +36,7 @@ function Section({ form, section, fields }) {
       <h3>${t(`section.${section.name}`)}</h3>
       <div class="fields">${fields.map((name) => html`<${Field} key=${name} form=${form} name=${name} />`)}</div>
       ${fields.includes("queueMaxPerIp") && html`<${FewPlaces} form=${form} />`}
+      ${fields.includes("rules") && form.id !== null && html`<${TryUrl} id=${form.id} rules=${unsaved(form)} />`}
       ${fields.includes("proxyOrigin") && html`<${Leaving} form=${form} />`}
     </section>
   `;
@@ -105,10 +114,21 @@ function Foot({ form, leave, save }) {
   `;
 }
 
-function FormPanel({ panelId, form, room, few }) {
+/** After the card of a new room was drawn: the focus goes to it, and its installation is offered (CON-194). */
+async function welcome({ id, name, mode }) {
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  focusRoom(id);
+  const install = { label: t("install"), run: () => openPanel(Install, { roomId: id }) };
+  toast(t("install.offer", { name }), mode === "inline" ? "" : t("install.offer.line"), install);
+}
+
+function FormPanel({ panelId, form, room, few, at }) {
   const body = useRef(null);
   const [here, setHere] = useState(SECTIONS[0].name);
-  useEffect(() => body.current.querySelector("input")?.focus(), []);
+  useEffect(() => {
+    body.current.querySelector(at ? `#section-${at} :is(input, button)` : "input")?.focus();
+    if (at) go(at);
+  }, []);
   const sections = () => [...body.current.querySelectorAll("section[id]")];
   const go = (name) => {
     body.current.querySelector(`#section-${name}`).scrollIntoView();
@@ -124,8 +144,8 @@ function FormPanel({ panelId, form, room, few }) {
     if (!answer) return requestAnimationFrame(() => document.getElementById(`f-${form.firstWrong()}`)?.focus());
     close();
     if (moveOn(answer.warnings)) return undefined;
+    if (answer.created) await welcome(answer.room);
     if (answer.warnings?.length) openPanel(Warnings, { warnings: answer.warnings });
-    else if (answer.created) requestAnimationFrame(() => requestAnimationFrame(() => focusRoom(answer.room.id)));
     return undefined;
   };
   const mayClose = (close) => form.changed.value.length === 0 || askDiscard(form, close);

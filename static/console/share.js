@@ -1,13 +1,14 @@
 /** The Share monitor sheet: links that let others watch, minted, copied and taken back (CON-152 … CON-160). */
 import { useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { t } from "./i18n.js";
+import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
-import { wait } from "./format.js";
+import { number, wait } from "./format.js";
 import { moment, Problem, useAnswer } from "./listing.js";
 import { openPanel } from "./panels.js";
 import { may } from "./session.js";
 import { announce, refused } from "./toasts.js";
+import { ArmButtons, useArm } from "./arm.js";
 import { Confirm, Panel } from "./dialogs.js";
 
 const DAY_SEC = 86_400;
@@ -25,20 +26,39 @@ function Address({ url, byHand }) {
   `;
 }
 
+/** The acts of a link that works; Revoke is asked in the row, for this link alone (CON-112). */
+function EntryActs({ name, act, copy }) {
+  return html`
+    <span class="entry-acts">
+      <button type="button" class="button" aria-label=${t("share.copy.of", { name })} onClick=${copy}>${t("share.copy")}</button>
+      <${ArmButtons} act=${act} label=${t("share.revoke.of", { name })} names=${[t("share.revoke"), t("share.revoke.confirm"), t("share.revoke.busy")]} />
+    </span>
+  `;
+}
+
 function Entry({ link, shown, copy, revoke }) {
   const isLive = link.state === "live";
+  const name = link.label || link.id;
+  const act = useArm(`${link.id}/${link.state}`, revoke);
+  const armed = act.phase === "armed";
   const facts = { who: link.createdBy, made: moment(link.createdAt), ends: moment(link.expiresAt), used: moment(link.lastUsedAt) };
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape" || !armed) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act.keep();
+  };
   return html`
-    <li class=${isLive ? "entry" : "entry entry-over"}>
-      <p><b>${link.label || link.id}</b><span>${t(FACTS[link.state], facts)}</span></p>
-      ${isLive && may("links") && html`<span class="entry-acts">
-        <button type="button" class="button" aria-label=${t("share.copy.of", { name: link.label || link.id })} onClick=${copy}>${t("share.copy")}</button>
-        <button type="button" class="button" aria-label=${t("share.revoke.of", { name: link.label || link.id })} onClick=${revoke}>${t("share.revoke")}</button>
-      </span>`}
+    <li class="${isLive ? "entry" : "entry entry-over"} ${armed ? "entry-armed" : ""}" onKeyDown=${onKeyDown}>
+      <p><b>${name}</b><span>${armed ? t("share.revoke.body") : t(FACTS[link.state], facts)}</span>${act.phase === "failed" && html`<span class="text-bad" role="alert">${act.why}</span>`}</p>
+      ${isLive && may("links") && html`<${EntryActs} name=${name} act=${act} copy=${copy} />`}
       ${shown && html`<${Address} ...${shown} />`}
     </li>
   `;
 }
+
+/** How many views a Revoke all would close (CON-112). */
+const AllWords = ({ n }) => html`${n === 1 ? t("share.all.body.one") : rich("share.all.body", { n: html`<b>${number(n)}</b>` })}`;
 
 /** The links as the server lists them, and what can be done with them: `attempt` shows the link that an act answers. */
 function useLinks() {
@@ -56,9 +76,22 @@ function useLinks() {
     await load();
   };
   const attempt = (act) => act().then(present).catch((refusal) => (refused(t("share.failed"), refusal), load()));
-  const revoke = (title, path) =>
-    openPanel(Confirm, { title, body: t("share.revoke.body"), keep: t("keep"), act: t("share.revoke"), bad: true, run: () => ask("DELETE", path), after: load });
-  return { answer, problem, load, shown, attempt, revoke };
+  const revoke = async (id) => {
+    await ask("DELETE", `/monitor-tokens/${id}`);
+    announce(t("share.revoke.done"));
+    await load();
+  };
+  const revokeAll = () =>
+    openPanel(Confirm, {
+      title: t("share.all.title"),
+      body: html`<${AllWords} n=${answer.live} />`,
+      keep: t("keep"),
+      act: t("share.revoke"),
+      bad: true,
+      run: () => ask("DELETE", "/monitor-tokens"),
+      after: load,
+    });
+  return { answer, problem, load, shown, attempt, revoke, revokeAll };
 }
 
 /** Those that work first; without buttons for whoever may only read (CON-206). */
@@ -70,7 +103,7 @@ function Links({ answer, problem, load, shown, attempt, revoke }) {
     ${answer && answer.live === 0 && html`<p class="entries-none">${t("share.none")}</p>`}
     <ul class="entries">${order.map((link) => html`
       <${Entry} key=${link.id} link=${link} shown=${shown?.id === link.id && shown} copy=${() => attempt(() => ask("POST", `/monitor-tokens/${link.id}/reveal`))}
-        revoke=${() => revoke(t("share.revoke.title", { name: link.label || link.id }), `/monitor-tokens/${link.id}`)} />
+        revoke=${() => revoke(link.id)} />
     `)}</ul>
   `;
 }
@@ -83,7 +116,7 @@ export function LinksSection() {
 
 export function Share({ panelId }) {
   const links = useLinks();
-  const { answer, attempt, revoke } = links;
+  const { answer, attempt, revokeAll } = links;
   const field = useRef(null);
   const mint = (event) => {
     event.preventDefault();
@@ -101,7 +134,7 @@ export function Share({ panelId }) {
         <form class="panel-foot entry-form" onSubmit=${mint}>
           <label>${t("share.label")}<input ref=${field} type="text" maxlength="80" autocomplete="off" /></label>
           <button type="submit" class="fill">${t("share.mint")}</button>
-          ${answer?.live > 1 && html`<button type="button" class="button" onClick=${() => revoke(t("share.all.title"), "/monitor-tokens")}>${t("share.all")}</button>`}
+          ${answer?.live > 0 && html`<button type="button" class="button" onClick=${revokeAll}>${t("share.all")}</button>`}
           <p>${answer && t("share.ends", { n: life(answer.ttlSec) })}</p>
         </form>
       `}

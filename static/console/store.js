@@ -1,5 +1,6 @@
 /** What the server said last: rooms, totals, and how old that is. Only frames and answers of the server write here. */
 import { batch, signal } from "@preact/signals";
+import { isOnSite } from "./api.js";
 
 /** How long a change by somebody else stays marked on the card (CON-055). */
 const MARK_MS = 10_000;
@@ -10,6 +11,9 @@ export const order = signal(null);
 /** Blocks of the last frame: `totals`, `server`; `null` before the first. */
 export const totals = signal(null);
 export const server = signal(null);
+
+/** Address that links of this server begin with: PUBLIC_URL, else where this page stands (PAG-043). */
+export const publicBase = () => server.value?.publicUrl ?? location.origin + (isOnSite ? "/__qm" : "");
 
 /** `on`: frames arrive; `since`: server time of the last frame once they do not. */
 export const live = signal({ on: false, since: null });

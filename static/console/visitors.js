@@ -1,98 +1,125 @@
-/** The Visitors sheet: eject the holder of a ticket. Arm, then confirm, on the spot (CON-108, CON-109, CON-113). */
+/** The Visitors sheet: one visitor by ticket number or Ref, kept fresh, and what can be done to him (CON-136 … CON-148). */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
-import { ask } from "./api.js";
 import { number } from "./format.js";
-import { onePressPerKey } from "./keyboard.js";
-import { roomOf } from "./store.js";
-import { announce, words } from "./toasts.js";
-import { alarm, cross } from "./icons.js";
+import { may } from "./session.js";
+import { roomOf, serverNow } from "./store.js";
+import { announce } from "./toasts.js";
+import { alarm, clockFace, cross, diamond, disc, halfDisc, minusRing, onward, ring } from "./icons.js";
 import { Panel } from "./dialogs.js";
+import { EjectFoot, useEject } from "./eject.js";
+import { useLookUp } from "./look_up.js";
+import { canEject, dashed, facts, STATES, steps } from "./visitor_facts.js";
 
-/** How long a button stays armed. */
-const ARMED_SEC = 30;
+const SHAPES = { prequeued: clockFace, waiting: ring, passed: onward, active: disc, expired: minusRing, ejected: cross, previous_generation: halfDisc, unknown: diamond };
 
-/** A second press sooner than this is the same press (double click, bouncing key). */
-const GUARD_MS = 400;
-
-const IDLE = { phase: "idle", ticket: null };
-
-/** Seconds until an armed button disarms itself, then `disarm`. */
-function useDisarm(act, disarm) {
-  const [left, setLeft] = useState(ARMED_SEC);
-  useEffect(() => {
-    if (act.phase !== "armed") return undefined;
-    setLeft(ARMED_SEC);
-    const timer = setInterval(() => setLeft(ARMED_SEC - Math.floor((performance.now() - act.at) / 1000)), 250);
-    return () => clearInterval(timer);
-  }, [act]);
-  useEffect(() => {
-    if (left <= 0) disarm();
-  }, [left]);
-  return left;
+function State({ state }) {
+  const { word, tone } = STATES[state] ?? STATES.unknown;
+  return html`<span class="badge visit-state visit-${tone}" lang="en">${(SHAPES[state] ?? diamond)()}${word}</span>`;
 }
 
-function Foot({ act, left, press, keep, ready }) {
-  const armed = act.phase === "armed";
-  const busy = act.phase === "busy";
-  const name = busy ? t("eject.busy") : armed ? t("eject.confirm") : t("eject");
+/** Ticket, ref and state above whatever is known. */
+function Head({ answer }) {
   return html`
-    <footer class="panel-foot ${armed ? "foot-armed" : ""}">
-      <p>${armed && html`<b>${t("eject.question", { n: act.ticket })}</b> ${t("eject.what")}`}</p>
-      <div class="foot-acts">
-        <button type="button" class="button ${armed ? "" : "absent"}" onClick=${keep}>${t("keep")}</button>
-        <span class="foot-act">
-          <button type="button" class=${armed ? "fill-bad arm" : "button arm"} data-armed=${armed ? "" : undefined} disabled=${busy || !ready} aria-busy=${busy} onKeyDown=${onePressPerKey} onClick=${press}>${name}</button>
-          <span class="foot-left" aria-hidden="true">${armed ? t("eject.disarms", { n: left }) : ""}</span>
-        </span>
-      </div>
-    </footer>
+    <header class="visit-head">
+      <dl><div><dt>${t("visit.ticket")}</dt><dd>${number(answer.ticket)}</dd></div><div><dt>${t("visit.ref")}</dt><dd class="mono">${dashed(answer.ref)}</dd></div></dl>
+      <${State} state=${answer.state} />
+    </header>
   `;
 }
 
-function Result({ act }) {
-  if (act.phase === "done") {
-    return html`<p class="result"><span class="tag-bad">${cross()} ejected</span><span>${t("eject.done", { n: act.ticket, was: act.was })}</span></p>`;
-  }
-  if (act.phase === "failed") return html`<p class="result text-bad" role="alert">${alarm()}<span>${act.why}</span></p>`;
-  return html`<p class="result"></p>`;
+/** The server's clock, once a second, for what counts down. */
+function useNow() {
+  const [now, setNow] = useState(serverNow());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(serverNow()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+function Visit({ answer }) {
+  const now = useNow();
+  return html`
+    <article class="visit">
+      <${Head} answer=${answer} />
+      <dl class="trip">${steps(answer, now).map(({ mark, name, value, large }) => html`<div class="trip-${mark} ${large ? "trip-large" : ""}"><dt>${t(name)}</dt><dd>${value}</dd></div>`)}</dl>
+      <dl class="visit-facts">${facts(answer, now).map(([name, value]) => html`<div><dt>${t(name)}</dt><dd>${value}</dd></div>`)}</dl>
+      ${answer.recordDropped && html`<p class="visit-note">${t("visit.dropped")}</p>`}
+    </article>
+  `;
+}
+
+/** Somebody of a room that is no more; never today's holder of the number (CON-144). */
+function Earlier({ answer }) {
+  const { ticket, generation, candidates } = answer;
+  const words = candidates ? t("visit.earlier.some", { g: generation, n: candidates.map((one) => number(one.ticket)).join(", ") }) : t("visit.earlier", { g: generation, n: number(ticket) });
+  return html`<article class="visit"><${Head} answer=${answer} /><p class="visit-note">${words}</p></article>`;
+}
+
+/** Several tickets have the Ref: the operator chooses, the page guesses nothing (CON-143). */
+function Candidates({ answer, pick }) {
+  return html`
+    <section class="visit" aria-label=${t("visit.several")}>
+      <p class="visit-note">${t("visit.several")}</p>
+      <ul class="candidates">${answer.candidates.map(({ ticket, state }) => html`
+        <li>${ticket === null ? html`<span>${t("visit.nonumber")}</span>` : html`<button type="button" class="button" onClick=${() => pick(ticket)}>${t("visit.choose", { n: number(ticket) })}</button>`}<${State} state=${state} /></li>
+      `)}</ul>
+    </section>
+  `;
+}
+
+function Nobody({ asked, searched }) {
+  return html`<article class="visit"><p class="visit-note"><b>${t("visit.nobody", { q: asked })}</b> ${t("visit.searched", { g: number(searched?.generations), n: number(searched?.ticketsPerGeneration) })}</p></article>`;
+}
+
+function Found({ answer, asked, pick }) {
+  if (!answer) return null;
+  if (answer.state === "previous_generation") return html`<${Earlier} answer=${answer} />`;
+  if (answer.candidates) return html`<${Candidates} answer=${answer} pick=${pick} />`;
+  if (answer.state === "unknown") return html`<${Nobody} asked=${asked} searched=${answer.searched} />`;
+  return html`<${Visit} answer=${answer} />`;
+}
+
+/** Field and button in one row; Enter looks up (CON-219). */
+function Question({ field, room, look }) {
+  const [text, setText] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    look(text.trim());
+  };
+  return html`
+    <form onSubmit=${submit}>
+      <label for="ticket">${t("ticket")}</label>
+      <span class="field-row">
+        <input id="ticket" class="mono" ref=${field} type="text" autocomplete="off" autocapitalize="off" spellcheck=${false} maxlength="32" autofocus value=${text} aria-describedby="ticket-note" onInput=${(event) => setText(event.currentTarget.value)} />
+        <button type="submit" class="button">${t("ticket.look")}</button>
+      </span>
+      <p class="note" id="ticket-note">${t("ticket.note", { n: number(room?.lastTicket) })}</p>
+    </form>
+  `;
 }
 
 export function Visitors({ panelId, roomId }) {
   const room = roomOf(roomId).value;
-  const [text, setText] = useState("");
-  const [act, setAct] = useState(IDLE);
   const field = useRef(null);
-  const ticket = /^\d{1,10}$/.test(text.trim()) ? Number(text.trim()) : 0;
-  const left = useDisarm(act, () => setAct(IDLE));
-  const eject = async () => {
-    setAct({ phase: "busy", ticket: act.ticket });
-    try {
-      const { was } = await ask("POST", `/rooms/${encodeURIComponent(roomId)}/eject`, { ticket: act.ticket });
-      setAct({ phase: "done", ticket: act.ticket, was });
-      announce(t("eject.done", { n: act.ticket, was }));
-    } catch (refusal) {
-      setAct({ phase: "failed", ticket: act.ticket, why: refusal.code === "no_ticket" ? t("eject.none", { n: act.ticket }) : words(refusal) });
-    }
-  };
-  const press = () => {
-    if (act.phase !== "armed") setAct({ phase: "armed", ticket, at: performance.now() });
-    else if (performance.now() - act.at >= GUARD_MS) eject();
-  };
-  const keep = () => (setAct(IDLE), field.current?.focus());
+  const { answer, asked, problem, look, pick, again } = useLookUp(roomId);
+  const act = useEject({ roomId, ticket: answer?.ticket, state: answer?.state, after: again });
+  const found = answer && `${answer.ticket ?? answer.ref ?? asked} ${answer.candidates ? t("visit.several") : STATES[answer.state]?.word}`;
+  useEffect(() => void (found && announce(found)), [found]);
+  const keep = () => (act.keep(), field.current?.focus());
+  const ask = (text) => (act.keep(), look(text));
   const mayClose = () => act.phase !== "armed" || keep();
   return html`
     <${Panel} panelId=${panelId} kind="sheet" title=${t("visitors")} sub=${room?.name} roomId=${roomId} mayClose=${mayClose}>
       ${() => html`
         <div class="panel-body">
-          <label for="ticket">${t("ticket")}</label>
-          <input id="ticket" class="mono" ref=${field} type="text" inputmode="numeric" autocomplete="off" autofocus value=${text} aria-describedby="ticket-note"
-            onInput=${(event) => (setText(event.currentTarget.value), setAct(IDLE))} />
-          <p class="note" id="ticket-note">${t("ticket.note", { n: number(room?.lastTicket) })}</p>
-          <${Result} act=${act} />
+          <${Question} field=${field} room=${room} look=${ask} />
+          <p class="visit-problem" role="alert">${problem && html`${alarm()}<span>${problem}</span>`}</p>
+          <div class=${problem ? "visit-old" : ""}><${Found} answer=${answer} asked=${asked} pick=${pick} /></div>
         </div>
-        <${Foot} act=${act} left=${left} press=${press} keep=${keep} ready=${ticket > 0} />
+        ${may("write") && html`<${EjectFoot} act=${act} ticket=${answer?.ticket} ready=${canEject(answer)} keep=${keep} />`}
       `}
     <//>
   `;

@@ -86,7 +86,7 @@ def test_it_opens_with_a_key_or_a_session_too(owner: Caller, browser: Caller, st
     assert TICK_SEC == 2
 
 
-@pytest.mark.req("ADM-092")
+@pytest.mark.req("ADM-092", "ADM-303")
 def test_it_sends_two_full_frames_and_then_deltas(owner: Caller, room: str) -> None:
     with stream(owner) as events:
         first, second, third, fourth = (events.frame() for _ in range(4))
@@ -97,6 +97,8 @@ def test_it_sends_two_full_frames_and_then_deltas(owner: Caller, room: str) -> N
     assert (third["rooms"], third["removed"]) == ([], [])
     assert set(third["totals"]) == set(first["totals"])
     assert set(third["server"]) == set(first["server"])
+    of_rooms = {name: first["server"][name] for name in ("autotune", "protectionMode", "publicUrl")}
+    assert of_rooms == {"autotune": False, "protectionMode": "monitor", "publicUrl": None}
     assert third["backend"] == {"ok": True, "recovering": 0}
     assert fourth["ts"] > third["ts"]
 

@@ -18,7 +18,8 @@ def new_room(**values: Any) -> dict[str, Any]:
         "preQueue": 0, "active": 0, "pendingEntry": 0, "occupancy": 0, "passesOutstanding": 0, "joinsPerMin": 0,
         "passedLastMinute": 0, "oldestWaitSec": 0, "lastTicket": 0, "estWaitSec": 0, "estWaitIsFloor": False,
         "estWaitInfinite": False, "waitP50Sec": None, "waitP90Sec": None, "recovering": False, "stale": False,
-        "proxyOrigin": None, "origin": None,
+        "proxyOrigin": None, "origin": None, "autoActivate": None, "autotune": None, "protection": None,
+        "checksWithoutUrl": 0,
         "site": {"status": "up", "checkedAt": CREATED, "httpStatus": 200, "ms": 84},
     }  # fmt: skip
     room.update(values)

@@ -23,13 +23,14 @@ from app.domain.budget import UNLIMITED, Budget
 from blueprints.admin.console import bp as console_bp
 from tests.console.alerts import alerts_of
 from tests.console.people import people_of
+from tests.console.questions import questions_of
 from tests.console.rooms import new_room, sample_entries, sample_report, sample_rooms
 
 KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
 CAN = {
     "write": True, "deleteRoom": True, "inline": True, "links": True, "audit": True, "operators": True,
-    "diagnostics": True,
+    "diagnostics": True, "visitors": True,
 }  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +97,12 @@ class State:
         """What the receiver says to a test; None: nothing in time."""
         self.firing: list[dict[str, Any]] = []
         self.deliveries: list[dict[str, Any]] = []
+        self.rule_warnings: list[dict[str, str]] = []
+        """What the server says of rules that are tried."""
+        self.install: dict[str, Any] = {}
+        """Members of the installation check that are not as usual."""
+        self.found: dict[str, dict[str, Any]] = {}
+        """Answers of the look-up, by what was asked."""
         self.health: dict[str, Any] = {}
         """Members of the health answer that are not as usual."""
         self.server = {
@@ -107,6 +114,9 @@ class State:
             "uptimeSec": 1,
             "status": "ok",
             "insecureConfig": 1,
+            "autotune": False,
+            "protectionMode": "monitor",
+            "publicUrl": None,
         }
 
     def now(self) -> int:
@@ -383,6 +393,7 @@ async def upsert(request: Request) -> response.HTTPResponse:
 
 app.blueprint(people_of(state))
 app.blueprint(alerts_of(state))
+app.blueprint(questions_of(state))
 
 
 @app.post("/stub/reset")

@@ -74,7 +74,7 @@ def test_it_copies_the_address_or_selects_it_and_says_so(signed_in: Callable[...
         assert page.evaluate("getSelection().toString()") == address
 
 
-@pytest.mark.req("CON-156", "CON-157")
+@pytest.mark.req("CON-112", "CON-156", "CON-157")
 def test_it_revokes_one_or_all_and_shows_what_is_over(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     sheet = opened(page, "Share monitor")
@@ -85,13 +85,29 @@ def test_it_revokes_one_or_all_and_shows_what_is_over(signed_in: Callable[..., P
     expect(row).to_contain_text("ends")
     expect(row).to_contain_text("last used never")
 
-    row.get_by_role("button", name="Revoke two").click()
-    page.get_by_role("dialog", name="Revoke the link two?").get_by_role("button", name="Revoke").click()
+    rest, armed = row.get_by_role("button", name="Revoke two"), row.get_by_role("button", name="Confirm revoke")
+    rest.dblclick()
+    expect(armed).to_be_focused()
+    expect(row).to_contain_text("Whoever watches with it loses the view at once.")
+    expect(sheet.get_by_role("button", name="Confirm revoke")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(rest).to_be_focused()
+    rest.click()
+    row.get_by_role("button", name="Keep").click()
+    expect(armed).to_have_count(0)
+    assert not any(one.startswith("DELETE") for one in stub.state()["asked"])
+    page.clock.install()
+    rest.click()
+    page.clock.run_for(450)
+    armed.click()
     expect(row).to_contain_text("revoked")
     expect(row.get_by_role("button")).to_have_count(0)
     expect(sheet.get_by_role("listitem").last).to_contain_text("two")
     sheet.get_by_role("button", name="Revoke all").click()
-    page.get_by_role("dialog", name="Revoke all links?").get_by_role("button", name="Revoke").click()
+    dialog = page.get_by_role("dialog", name="Revoke all links?")
+    expect(dialog).to_contain_text("2 links that work now will be closed.")
+    expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
+    dialog.get_by_role("button", name="Revoke").click()
 
     expect(sheet.get_by_role("button", name="Copy the link")).to_have_count(0)
     expect(sheet.get_by_text("No link works at present.")).to_be_visible()
@@ -108,7 +124,7 @@ def test_sheets_are_there_for_whoever_may(signed_in: Callable[..., Page], stub: 
     links.get_by_role("button", name="Copy the link Agency").click()
     expect(links.get_by_label("Address of the link")).to_have_value("https://q.example/#monitor=token.m_00000000")
     links.get_by_role("button", name="Revoke Agency").click()
-    page.get_by_role("dialog", name="Revoke the link Agency?").get_by_role("button", name="Keep").click()
+    links.get_by_role("button", name="Keep").click()
 
     stub.set(can={"audit": True})
     page.reload()
