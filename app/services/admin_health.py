@@ -105,7 +105,7 @@ class AdminHealth:
     def server_block(self) -> dict[str, Any]:
         """``server`` of a stream frame. ``instances`` is absent while they were never counted.
 
-        ``autotune``, ``protectionMode``: what holds for rooms that set nothing of their own (ADM-303).
+        ``autotune``, ``protectionMode``: what holds for rooms that set nothing of their own (ADM-093).
         """
         runtime, fleet = self._runtime, self._instances.last
         settings = runtime.settings

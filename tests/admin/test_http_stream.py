@@ -86,7 +86,7 @@ def test_it_opens_with_a_key_or_a_session_too(owner: Caller, browser: Caller, st
     assert TICK_SEC == 2
 
 
-@pytest.mark.req("ADM-092", "ADM-303")
+@pytest.mark.req("ADM-092", "ADM-093")
 def test_it_sends_two_full_frames_and_then_deltas(owner: Caller, room: str) -> None:
     with stream(owner) as events:
         first, second, third, fourth = (events.frame() for _ in range(4))
