@@ -19,7 +19,7 @@ import aiohttp
 import httpx
 
 from loadtests.browser import Browser, shared_client
-from tests.harness import Server
+from tests.harness import Server, is_open, wait_for
 
 ROOM = "shop"
 SETTINGS = {"ratePerMinute": 30, "maxConcurrent": 12, "queueMaxPerIp": None, "sessionTtlSec": 60}
@@ -94,6 +94,10 @@ def main() -> int:
         command = [sys.executable, "-m", "loadtests.shop", str(shop_port), server.url, ROOM]
         shop_process = subprocess.Popen(command, process_group=0)
         try:
+            wait_for(lambda: is_open(shop_port) or shop_process.poll() is not None, 20)
+            if shop_process.poll() is not None:
+                print("\n  The shop did not start; its own words stand above.")
+                return 1
             print(
                 f"\n  The shop      {shop}/            open it: you are held, and let in\n"
                 f"  The line      {server.url}/w/{ROOM}\n"
