@@ -9,6 +9,7 @@ draining (engine_jobs.py).
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -41,6 +42,8 @@ from app.infrastructure.lua_loader import Commands, LuaLoader
 MAX_BATCH: Final = 500
 """Items in one call: about 5 ms of Valkey."""
 LINE_MAX: Final = 10_000_000
+_OF_NOBODY: Final = contextvars.Context()
+"""Many are answered in one task: a line of the log in it must not name the request that happened to come first."""
 
 _QueueKey = tuple[str, str, int, int]
 
@@ -153,7 +156,7 @@ class Engine:
         if not queue.busy:
             queue.busy = True
             loop = self._running_loop()
-            loop.call_soon(self._start, loop, index, queue)
+            loop.call_soon(self._start, loop, index, queue, context=_OF_NOBODY)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Kept, since asking for it costs a system call in Python 3.11."""

@@ -10,7 +10,9 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from app.core.errors import StorageUnavailable
+from app.core.log import REQUEST_ID
 from app.infrastructure.engine import Engine
+from app.infrastructure.engine_pack import pack_status
 from app.infrastructure.engine_results import JoinCode, ViewState
 from app.infrastructure.lua_loader import LuaFailure, LuaLoader
 from app.infrastructure.valkey import Valkey
@@ -124,3 +126,22 @@ async def test_it_tells_everybody_when_a_reply_cannot_be_read(world: World, coun
     answers = await asyncio.gather(*(world.status(browser) for browser in browsers), return_exceptions=True)
 
     assert [isinstance(answer, Exception) for answer in answers] == [True, True]
+
+
+async def test_it_answers_many_in_the_name_of_none(world: World, counted: Counted) -> None:
+    await world.create(rate_per_minute=0)
+    browser = (await world.joined(1))[0]
+    heard: list[str | None] = []
+
+    class Listening(asyncio.Future[Any]):
+        def set_result(self, answer: Any) -> None:
+            heard.append(REQUEST_ID.get(None))
+            super().set_result(answer)
+
+    REQUEST_ID.set("of the first")
+    answers = [Listening(), Listening()]
+    for answer in answers:
+        world.engine.ask_status(world.room, pack_status(browser.proof(), told=True, seen=True, bind=False), answer)
+    await asyncio.gather(*answers)
+
+    assert heard == [None, None]
