@@ -151,9 +151,11 @@ class CheckService:
 
         ``told`` hears StaleRoom, on which ``gate`` or ``check`` is to be asked, and StorageUnavailable as it is.
         """
+        if self._commits.refusing():
+            return False
         now_ms = wall_ms()
         identity = self._identifier.known(room, visitor, now_ms)
-        if identity is None or self._commits.refusing():
+        if identity is None:
             return False
         packed = visitor.packed
         if (

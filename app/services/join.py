@@ -99,14 +99,12 @@ class JoinService:
         ``told`` hears what ``join`` would return or raise, and StaleRoom, on which ``join`` is to be asked.
         """
         room = self._rooms.peek(room_id)
-        if room is None:
-            return False
-        now_ms = wall_ms()
-        identity = self._identifier.identify(room, visitor, now_ms)
-        if identity.others:
+        if room is None or len(visitor.tokens) > 1:  # which of several is his may have to be asked
             return False
         if self._commits.refusing():
             raise StorageUnavailable
+        now_ms = wall_ms()
+        identity = self._identifier.identify(room, visitor, now_ms)
         joining = Joining(self, told, room, visitor, identity, return_url)
         self._engine.ask_join(room.room, self._item(joining, came_from, asker, now_ms), joining)
         return True

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.core.ids import RoomId
+from app.services.visitor_counts import Counted
 from blueprints.edge.hot import Answering, Ways
 from blueprints.edge.request import HotRequest
 from tests.visitor.site import Browser, Site
@@ -183,3 +184,15 @@ async def test_a_token_that_grew_old_is_signed_anew_by_the_long_way(
         assert renewed.json["token"] != young["qm_shop"]
         assert any(cookie.startswith("qm_shop=") for cookie in renewed.cookies)
     assert begun["check"][-3:] == [False, False, False]
+
+
+async def test_a_token_is_counted_once_whichever_way_the_join_goes(site: Site, begun: dict[str, list[bool]]) -> None:
+    await site.create(rate_per_minute=0)
+    counts = site.visitor.counts
+    one, several = Browser(site, peer="198.51.100.1"), Browser(site, peer="198.51.100.2")
+
+    await one.send("POST", "/api/join", {"roomId": "shop"}, headers={"cookie": "qm_shop=forged.x"})
+    await several.send("POST", "/api/join", {"roomId": "shop"}, headers={"cookie": "qm_shop=a.b; qm_shop=c.d"})
+
+    assert begun["join"] == [True, False]
+    assert counts.totals[Counted.REJECTED_TOKENS] == 3
