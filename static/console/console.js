@@ -8,9 +8,10 @@ import { Header } from "./header.js";
 import { Strip } from "./strip.js";
 import { Totals } from "./totals.js";
 import { RoomList } from "./room_list.js";
+import { Chart, focusChart } from "./chart.js";
 import { Toasts } from "./toasts.js";
 import { PanelHost } from "./dialogs.js";
-import { live, totals } from "./store.js";
+import { live, order, totals } from "./store.js";
 import { focusRooms } from "./keyboard.js";
 import { watchRestarts } from "./restart.js";
 
@@ -37,10 +38,11 @@ export function Console() {
   useEffect(watchRestarts, []);
   return html`
     <a class="skip skip-page" href="#rooms" onClick=${focusRooms}>${t("skip.rooms")}</a>
+    ${order.value?.length > 0 && html`<a class="skip skip-page" href="#chart" onClick=${focusChart}>${t("skip.chart")}</a>`}
     <${Header} />
     <${Totals} />
     <${Strip} />
-    <main id="rooms" tabindex="-1" aria-label=${t("rooms")}><${RoomList} /></main>
+    <main id="rooms" tabindex="-1" aria-label=${t("rooms")}><${RoomList} /><${Chart} /></main>
     <${Alarm} />
     <${Toasts} />
     <${PanelHost} />

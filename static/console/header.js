@@ -11,6 +11,7 @@ import { openPanel } from "./panels.js";
 import { DesktopAlerts } from "./desktop_alerts.js";
 import { Diagnostics } from "./diagnostics.js";
 import { openRoomForm } from "./room_form.js";
+import { Security } from "./security.js";
 import { Share } from "./share.js";
 
 /** `ADMIN_KEY`, or `Night ops · operator`, or `… · read only` (CON-015, CON-222). */
@@ -57,6 +58,7 @@ export function Header() {
       <${Menu} />
       ${may("diagnostics") && html`<${DesktopAlerts} />`}
       ${may("links") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Share)}>${t("share")}</button>`}
+      ${may("security") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Security)}>${t("security")}</button>`}
       ${may("diagnostics") && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${() => openPanel(Diagnostics)}>${t("diag")}</button>`}
       ${may("write") && html`<button type="button" class="button" onClick=${() => openRoomForm()}>${plus()}<span>${t("room.new")}</span></button>`}
     </header>

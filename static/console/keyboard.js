@@ -12,11 +12,11 @@ export const headingId = (roomId) => `room-${roomId}`;
 /** Put the focus on a room's card. */
 export const focusRoom = (roomId) => document.getElementById(headingId(roomId))?.focus();
 
-/** From the card that holds `element` to the next one in the live order, or to the end of the list (CON-211). */
+/** From the card of the link to the next one in the live order, from the last one to the chart (CON-211). */
 export function skipPast(event) {
   event.preventDefault();
   const next = event.currentTarget.closest("article").nextElementSibling;
-  (next?.querySelector("h2") ?? document.getElementById("rooms-end"))?.focus();
+  (next?.querySelector("h2") ?? document.getElementById("chart-title") ?? document.getElementById("rooms-end"))?.focus();
 }
 
 const STOPS = "a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), summary, [tabindex='0']";

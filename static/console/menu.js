@@ -10,6 +10,7 @@ import { chevron } from "./icons.js";
 import { moveInMenu } from "./keyboard.js";
 import { openPanel } from "./panels.js";
 import { Access } from "./access.js";
+import { Reports } from "./reports.js";
 import { Who } from "./header.js";
 
 const LANGUAGE_NAMES = { en: "English", th: "ไทย" };
@@ -28,6 +29,7 @@ function Entries() {
     <li role="none"><button type="button" role="menuitem" tabindex="-1" onClick=${act}><span>${text}</span><span class="menu-value">${value}</span></button></li>
   `;
   return html`
+    ${may("reports") && entry(t("reports"), () => openPanel(Reports))}
     ${may("audit") && entry(t("access"), () => openPanel(Access))}
     ${!linkToken && html`<li role="none"><a role="menuitem" tabindex="-1" target="_blank" rel="noopener" href=${docs()}>${t("menu.docs")}</a></li>`}
     ${entry(t("menu.language"), otherLanguage, LANGUAGE_NAMES[language.value])}

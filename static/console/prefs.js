@@ -46,6 +46,25 @@ export function keepAlerts(isOn) {
   write("qm_alerts", isOn ? "1" : null);
 }
 
+/** Room of the chart as it was chosen last; it may be gone (CON-116). */
+export const selectedRoom = signal(read("qm_selected_room"));
+
+export function keepSelectedRoom(id) {
+  selectedRoom.value = id;
+  write("qm_selected_room", id);
+}
+
+/** Names of the chart's series that are switched off (CON-125). */
+export const hiddenSeries = signal(new Set((read("qm_hidden_series") ?? "").split(",").filter(Boolean)));
+
+/** Switch a series of the chart on or off. */
+export function toggleSeries(name) {
+  const hidden = new Set(hiddenSeries.value);
+  if (!hidden.delete(name)) hidden.add(name);
+  hiddenSeries.value = hidden;
+  write("qm_hidden_series", hidden.size > 0 ? [...hidden].join(",") : null);
+}
+
 export function keepLanguage(tag) {
   language.value = tag;
   write("qm_lang", tag);

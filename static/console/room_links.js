@@ -8,6 +8,8 @@ import { publicBase } from "./store.js";
 import { announce } from "./toasts.js";
 import { LinkShown } from "./dialogs.js";
 import { Swap } from "./swap.js";
+import { showInChart } from "./chart.js";
+import { chosen } from "./chart_store.js";
 import { Install } from "./install.js";
 import { Schedule } from "./schedule.js";
 import { Targeting } from "./targeting.js";
@@ -43,6 +45,7 @@ export function Links({ id, room }) {
       ${opens(t("urls"), Targeting)}
       ${opens(t("install"), Install)}
       ${may("write") && opens(t("schedule"), Schedule)}
+      <button type="button" class="quiet ${chosen.value === id ? "charted" : ""}" onClick=${() => showInChart(id)}>${t("chart")}</button>
       <${CopyLink} id=${id} room=${room} />
     </div>
   `;

@@ -13,7 +13,7 @@ from tests.admin.callers import TARGET, Caller, Callers, code
 from tests.harness import Server, wait_for
 
 
-@pytest.mark.req("ADM-291", "ADM-196", "ADM-166", "OBS-179")
+@pytest.mark.req("ADM-291", "ADM-196", "ADM-166", "OBS-179", "CON-126")
 @pytest.mark.req("FLT-116", "FLT-111")
 def test_every_acknowledged_act_is_there_after_a_crash_right_after_the_answer() -> None:
     with Server(env={"STORE": "embedded", "LEADER_LEASE_MS": "2000"}, workers=1) as server:

@@ -13,7 +13,7 @@ from tests.admin.callers import Caller, code
 from tests.harness import wait_for
 
 
-@pytest.mark.req("ADM-193", "OBS-178")
+@pytest.mark.req("CON-127", "ADM-193", "OBS-178")
 def test_it_measures_by_itself_and_answers_both_forms(owner: Caller, room: str) -> None:
     def points() -> list[dict[str, int | None]]:
         return list(owner("GET", "/api/admin/history", params={"roomId": room}).json()["rooms"][room])

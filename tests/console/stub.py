@@ -22,6 +22,7 @@ from app.core.errors import QmError
 from app.domain.budget import UNLIMITED, Budget
 from blueprints.admin.console import bp as console_bp
 from tests.console.alerts import alerts_of
+from tests.console.measured import measured_of
 from tests.console.people import people_of
 from tests.console.questions import questions_of
 from tests.console.rooms import new_room, sample_entries, sample_report, sample_rooms
@@ -30,8 +31,9 @@ KEY = "test-key-of-the-stand-in"
 LINK = "token.of-a-monitor-link"
 CAN = {
     "write": True, "deleteRoom": True, "inline": True, "links": True, "audit": True, "operators": True,
-    "diagnostics": True, "visitors": True,
+    "diagnostics": True, "visitors": True, "reports": True, "security": True,
 }  # fmt: skip
+LINK_CAN = {**dict.fromkeys(CAN, False), "reports": True, "security": True}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -103,6 +105,13 @@ class State:
         """Members of the installation check that are not as usual."""
         self.found: dict[str, dict[str, Any]] = {}
         """Answers of the look-up, by what was asked."""
+        self.queries: list[str] = []
+        """Path and query of every question for charts, marks and reports."""
+        self.histories: dict[str, list[dict[str, Any]]] = {}
+        self.marks: list[dict[str, Any]] | None = None
+        self.protection: dict[str, Any] | None = None
+        self.rows: list[dict[str, Any]] | None = None
+        self.storage_down = False
         self.health: dict[str, Any] = {}
         """Members of the health answer that are not as usual."""
         self.server = {
@@ -231,7 +240,7 @@ async def sign_out(request: Request) -> response.HTTPResponse:
 async def me(request: Request) -> response.HTTPResponse:
     if request.headers.get("authorization"):
         link = {"kind": "monitor", "via": "bearer", "role": "monitor", "name": "Monitor link", "linkId": "m_7c1e0b52"}
-        return response.json({**state.me, **link, "expiresAt": state.now() + 1000, "can": dict.fromkeys(CAN, False)})
+        return response.json({**state.me, **link, "expiresAt": state.now() + 1000, "can": LINK_CAN})
     return response.json({**state.me, "expiresAt": state.now() + state.expires_in, "can": state.can})
 
 
@@ -394,6 +403,7 @@ async def upsert(request: Request) -> response.HTTPResponse:
 app.blueprint(people_of(state))
 app.blueprint(alerts_of(state))
 app.blueprint(questions_of(state))
+app.blueprint(measured_of(state))
 
 
 @app.post("/stub/reset")
@@ -417,7 +427,7 @@ async def stub_room(request: Request, room_id: str) -> response.HTTPResponse:
 
 @app.get("/stub/state")
 async def stub_state(_: Request) -> response.HTTPResponse:
-    names = ("rooms", "asked", "sent", "by_link", "trail")
+    names = ("rooms", "asked", "sent", "by_link", "trail", "queries")
     return response.json({name: getattr(state, name) for name in names})
 
 

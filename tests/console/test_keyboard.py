@@ -14,10 +14,18 @@ pytestmark = pytest.mark.browser
 FOCUSED = "document.activeElement.innerText || document.activeElement.getAttribute('aria-label')"
 
 
-def test_it_goes_down_the_list_with_one_enter_per_room(signed_in: Callable[..., Page]) -> None:
+@pytest.mark.req("CON-210", "CON-211")
+def test_it_goes_down_the_list_with_one_enter_per_room(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
-    page.keyboard.press("Tab")
-    assert page.evaluate(FOCUSED) == "Skip to rooms"
+    for name in ("Skip to rooms", "Skip to chart"):
+        link = page.get_by_role("link", name=name)
+        expect(link).not_to_be_in_viewport()
+        page.keyboard.press("Tab")
+        expect(link).to_be_focused()
+        expect(link).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Chart")).to_be_focused()
+    page.get_by_role("link", name="Skip to rooms").focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     for name, following in (("Shop", "Spring drop"), ("Spring drop", "Checkout")):
@@ -27,6 +35,17 @@ def test_it_goes_down_the_list_with_one_enter_per_room(signed_in: Callable[..., 
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name=following)).to_be_focused()
         page.get_by_role("link", name=f"Skip past {following} to the next room").focus()
+
+    rooms = stub.state()["rooms"]
+    link = page.get_by_role("link", name="Skip past Shop to the next room")
+    link.focus()
+    stub.set(rooms={name: rooms[name] for name in ("shop", "checkout")})
+    expect(page.get_by_role("article")).to_have_count(2)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Checkout")).to_be_focused()
+    page.get_by_role("link", name="Skip past Checkout").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Chart")).to_be_focused()
 
 
 @pytest.mark.req("CON-100")
@@ -48,7 +67,7 @@ def test_it_opens_and_walks_the_menu(signed_in: Callable[..., Page]) -> None:
         for step in ("ArrowDown", "ArrowDown", "End", "ArrowDown", "ArrowUp", "Home"):
             page.keyboard.press(step)
             walked.append(page.evaluate(FOCUSED).split("\n")[0])
-        assert walked == ["Docs", "Language", "Sign out", "Access", "Sign out", "Access"]
+        assert walked == ["Access", "Docs", "Sign out", "Reports", "Sign out", "Reports"]
         page.keyboard.press("Escape")
         expect(opener).to_be_focused()
         expect(page.get_by_role("menu")).to_have_count(0)

@@ -38,6 +38,7 @@ def test_it_moves_no_box_when_the_figures_get_their_widest(
     page = signed_in(width=width, language=language)
     waiting = page.locator("article").first.locator(".figure-xl")
     expect(waiting).to_have_text("1")
+    expect(page.locator(".legend")).to_be_visible()
     page.evaluate("document.fonts.ready")
     before = page.evaluate(BOXES)
 
@@ -52,6 +53,7 @@ def test_it_moves_no_box_when_the_figures_get_their_widest(
 @pytest.mark.req("CON-088", "CON-238")
 def test_it_moves_no_box_when_state_and_rate_change(signed_in: Callable[..., Page], stub: Stub, language: str) -> None:
     page = signed_in(language=language)
+    expect(page.locator(".legend")).to_be_visible()
     page.evaluate("document.fonts.ready")
     before = page.evaluate(BOXES)
     badge = page.locator("article").first.locator(".badge")

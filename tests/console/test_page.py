@@ -123,9 +123,8 @@ def test_it_vendors_published_builds_byte_for_byte() -> None:
     readme = (ROOT / "static/vendor/README.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([\w.-]+)` \|.*`([0-9a-f]{64})` \|$", readme, re.MULTILINE))
 
-    found = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (ROOT / "static/vendor").glob("*.mjs")
-    }
+    files = [path for path in (ROOT / "static/vendor").iterdir() if path.suffix in (".mjs", ".js", ".css")]
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     assert found == rows
     for licence in re.findall(r"LICENSE\.\w+\.txt", readme):
         assert (ROOT / "static/vendor" / licence).stat().st_size > 500

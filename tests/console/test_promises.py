@@ -99,9 +99,9 @@ def test_frames_breaks_and_restarts_leave_alone_what_a_hand_is_at(signed_in: Cal
     assert page.evaluate("[scrollY, String(getSelection())]") == [scrolled, "Shop"]
     page.evaluate("getSelection().removeAllRanges()")
     page.get_by_role("button", name="Console").click()
-    expect(page.get_by_role("menuitem", name="Access")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Reports")).to_be_focused()
     frame(rate=149)
-    expect(page.get_by_role("menuitem", name="Access")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Reports")).to_be_focused()
     page.keyboard.press("Escape")
     knob = shop.get_by_role("slider")
     box = knob.bounding_box()
