@@ -46,7 +46,7 @@ function ScaleNames({ own, all, left, width }) {
   const at = (px) => ({ right: `${width - px}px` });
   return html`
     ${own
-      ? html`<span class="scale-name scale-passes" style=${at(left - EDGES.one - 8)}>${t("chart.passes")}</span><span class="scale-name scale-joins" style=${at(left - 8)}>${t("chart.joins")}</span>`
+      ? html`<span class="scale-name scale-joins" style=${at(EDGES.one - 8)}>${t("chart.joins")}</span><span class="scale-name scale-passes" style=${at(left - 8)}>${t("chart.passes")}</span>`
       : html`<span class="scale-name scale-joins" style=${at(left - 8)}>/min</span>`}
     <span class="scale-name scale-people" style=${{ left: `${width - EDGES.right + 8}px` }}>${t("chart.scale.people")}</span>
     ${!all && html`<span class="scale-name scale-wait" style=${{ left: `${left + 6}px`, top: `${EDGES.top + FLOW + EDGES.between}px` }}>${t("chart.scale.wait")}</span>`}

@@ -3,7 +3,7 @@ import { minuteOfDay, number, wait } from "./format.js";
 import { ticksOf } from "./chart_data.js";
 
 /** Room beside and around the panes, in px; `top` holds the heads of marks and the names of the scales. */
-export const EDGES = { top: 24, one: 48, own: 92, right: 56, between: 14, bottom: 24 };
+export const EDGES = { top: 24, one: 48, own: 100, right: 56, between: 14, bottom: 24 };
 export const FLOW = 150;
 export const WAITS = 74;
 

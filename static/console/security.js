@@ -48,9 +48,9 @@ function Decision({ one, isWhole }) {
       <td><time datetime=${new Date(one.ts).toISOString()}>${moment(one.ts)}</time></td>
       <td class="text">${nameOf(one.roomId)}</td>
       <td>${number(one.score)}</td>
-      <td class="text"><span class=${one.outcome === "blocked" ? "tag-bad" : ""}>${SIGNS[one.outcome]?.()} ${one.outcome}</span></td>
+      <td class="text"><span class=${one.outcome === "blocked" ? "tag-bad" : "outcome"}>${SIGNS[one.outcome]?.()}${one.outcome}</span></td>
       <td class="text mono">${one.signals.join(", ") || "–"}</td>
-      ${isWhole && html`<td class="text mono">${one.address ?? "–"}</td><td class="text mono">${one.userAgent ?? "–"}</td>`}
+      ${isWhole && html`<td class="text mono">${one.address ?? "–"}</td><td class="text mono"><span class="agent">${one.userAgent ?? "–"}</span></td>`}
     </tr>
   `;
 }

@@ -176,9 +176,15 @@ def test_lines_far_apart_have_scales_of_their_own(open_page: Callable[..., Page]
     expect(entry(region, "Joins/min (own scale)")).to_be_visible()
     expect(entry(region, "Passes/min (own scale)")).to_be_visible()
     expect(note).to_contain_text("Point at a time for both numbers.")
-    wait_for(lambda: has(region, JOINS_TEXT, 0, 0.08) and has(region, PASSES, 0, 0.08))
-    names = region.locator(".scale-name").all_inner_texts()
-    assert names[:2] == ["passes", "joins"]
+    wait_for(lambda: has(region, JOINS_TEXT, 0, 0.034) and has(region, PASSES, 0.038, 0.07))
+    assert not has(region, PASSES, 0, 0.034), "each column in the colour of its line"
+    assert not has(region, JOINS_TEXT, 0.038, 0.07)
+    names = region.locator(".scale-name")
+    assert names.all_inner_texts()[:2] == ["joins", "passes"]
+    boxes = [names.nth(place).bounding_box() for place in range(2)]
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
     region.locator(".over").scroll_into_view_if_needed()
     box = region.locator(".over").bounding_box()
     assert box
