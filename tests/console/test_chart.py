@@ -105,7 +105,7 @@ def test_its_data_has_gaps_scales_and_merged_marks(data: Callable[..., Any]) -> 
     assert ticks == [[m * 600_000 for m in range(7)], [1_800_000, 3_600_000]]
 
 
-@pytest.mark.req("CON-115", "CON-116", "CON-129", "CON-122")
+@pytest.mark.req("CON-098", "CON-115", "CON-116", "CON-129", "CON-122")
 def test_it_shows_the_last_hour_of_the_chosen_room(signed_in: Callable[..., Page], stub: Stub) -> None:
     gap = range(240, 480)
     stub.set(histories={"shop": history(gap=gap, waiting=30, joinsPerMin=60, passesPerMin=50, estWaitSec=40,
@@ -142,6 +142,10 @@ def test_it_shows_the_last_hour_of_the_chosen_room(signed_in: Callable[..., Page
     stub.room("arena", waiting=100_000)
     stub.set(skew=2 * STEP_MS)
     wait_for(lambda: "116,694" in entry(region, "People in line").inner_text())
+    for name in ("Visitors", "URLs", "Install"):
+        card(page, "Checkout").get_by_role("button", name=name).click()
+        expect(page.get_by_role("dialog")).to_contain_text("Checkout")
+        page.keyboard.press("Escape")
     card(page, "Checkout").get_by_role("button", name="Chart").click()
     expect(region.get_by_role("heading", name="Chart")).to_be_focused()
     expect(select).to_have_value("checkout")

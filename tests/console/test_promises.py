@@ -15,6 +15,7 @@ from app.core.ids import reserved_reason
 from blueprints.admin import ROUTER
 from tests.console.conftest import ROOT, Stub, card, sign_in, wait_for
 from tests.console.test_page import CONSOLE, SOURCES, ask, words
+from tests.console.test_visitors import WAITING, ticket
 
 pytestmark = pytest.mark.browser
 
@@ -115,7 +116,9 @@ def test_frames_breaks_and_restarts_leave_alone_what_a_hand_is_at(signed_in: Cal
     page.mouse.up()
 
     shop.get_by_role("button", name="Visitors").click()
+    stub.set(found={"5644": ticket("waiting", **WAITING)})
     page.get_by_label("Ticket number").fill("5644")
+    page.keyboard.press("Enter")
     page.get_by_role("button", name="Eject").click()
     armed = page.get_by_role("button", name="Confirm eject")
     expect(armed).to_be_visible()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.console.conftest import Stub
+from tests.console.conftest import Stub, wait_for
 from tests.console.stub import CAN, LINK
 
 pytestmark = pytest.mark.browser
@@ -104,16 +105,21 @@ def test_reports_show_rows_for_a_room_and_a_span(signed_in: Callable[..., Page],
     sheet.get_by_label("Rows").select_option("by day")
     sheet.get_by_label("Time").select_option("Last 30 days")
     expect(rows).to_have_count(2)
-    last = stub.state()["queries"][-1]
-    assert last.startswith("/reports?bucket=day&roomId=spring-drop&from=")
-    assert abs(int(last.split("from=")[1]) - (time.time() - 30 * 86_400) * 1000) < 60_000
+    begins = (time.time() - 30 * 86_400) * 1000
+
+    def is_asked() -> bool:
+        last = stub.state()["queries"][-1]
+        found = re.fullmatch(r"/reports\?bucket=day&roomId=spring-drop&from=(\d+)", last)
+        return found is not None and abs(int(found[1]) - begins) < 60_000
+
+    wait_for(is_asked)
     sheet.get_by_label("Time").select_option("Chosen days")
     expect(sheet.get_by_role("button", name="Download CSV")).to_be_disabled()
     sheet.get_by_label("From").fill("2026-08-01")
     sheet.get_by_label("To, included").fill("2026-08-02")
     expect(rows).to_have_count(2)
     asked = "/reports?bucket=day&roomId=spring-drop&from=1785542400000&to=1785715200000"
-    assert stub.state()["queries"][-1] == asked
+    wait_for(lambda: stub.state()["queries"][-1] == asked)
     with page.expect_download() as saved:
         sheet.get_by_role("button", name="Download CSV").click()
     assert saved.value.suggested_filename == "qm-report-day.csv"

@@ -176,7 +176,7 @@ def test_it_hides_every_control_that_changes_something_from_readers(open_page: C
 def test_it_offers_an_operator_no_deletion_that_would_be_refused(open_page: Callable[..., Page], stub: Stub) -> None:
     ops = {"kind": "operator", "via": "session", "role": "operator", "name": "Night ops", "operatorId": "535dddaa"}
     for may_delete in (True, False):
-        stub.set(me=ops, can={"write": True, "deleteRoom": may_delete})
+        stub.set(me=ops, can={"write": True, "visitors": True, "deleteRoom": may_delete})
         page = open_page()
         sign_in(page)
         card(page, "Shop").get_by_role("button", name="Edit").click()

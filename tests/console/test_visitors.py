@@ -106,9 +106,9 @@ def test_it_follows_a_visitor_from_the_line_to_the_site(signed_in: Callable[...,
     assert set(questions) == {"GET /api/admin/rooms/shop/tickets"}
     page.keyboard.press("Escape")
     expect(sheet).to_have_count(0)
-    before = len(stub.state()["asked"])
     page.clock.run_for(6000)
-    assert len(stub.state()["asked"]) == before, "a closed panel asks no more"
+    again = [one for one in stub.state()["asked"] if "/tickets" in one]
+    assert len(again) == len(questions), "a closed panel asks no more"
 
 
 @pytest.mark.req("CON-138", "CON-139", "CON-140", "CON-141", "CON-142", "CON-143", "CON-144", "CON-145")
