@@ -22,7 +22,7 @@ function otherLanguage() {
 const leave = () => signOut().catch((refusal) => refused(t("signout.failed"), refusal));
 
 /** The guides in the language of the console, below /__qm on a customer's host (CON-031). */
-const docs = () => `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/docs${language.value === "th" ? "/th" : ""}`;
+export const docs = () => `${location.pathname.startsWith("/__qm/") ? "/__qm" : ""}/docs${language.value === "th" ? "/th" : ""}`;
 
 function Entries() {
   const entry = (text, act, value) => html`

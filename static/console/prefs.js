@@ -78,6 +78,23 @@ export function nextTheme() {
   else document.documentElement.dataset.theme = theme.value;
 }
 
+/** What was seen of the first steps, by name → when; `null` where they were never begun, `away` once dismissed (CON-233). */
+export const firstSteps = signal(readSteps());
+
+function readSteps() {
+  try {
+    const kept = JSON.parse(read("qm:first_steps"));
+    return kept && typeof kept === "object" ? kept : null;
+  } catch {
+    return null;
+  }
+}
+
+export function keepFirstSteps(steps) {
+  firstSteps.value = steps;
+  write("qm:first_steps", JSON.stringify(steps));
+}
+
 /** Take out what older consoles left; returns the key one of them may have stored, to be used once (CON-018). */
 export function takeLeftBehind() {
   const key = read("qm_admin_key");

@@ -80,7 +80,7 @@ export function RoomCard({ id }) {
         <${Flow} room=${room} />
         ${writes ? html`<${RateDial} id=${id} room=${room} />` : html`<${RateNumber} room=${room} />`}
       </div>
-      ${may("visitors") && html`<div class="card-foot">${writes && html`<${Acts} id=${id} room=${room} />`}<${Links} id=${id} room=${room} /></div>`}
+      ${(writes || may("visitors")) && html`<div class="card-foot">${writes && html`<${Acts} id=${id} room=${room} />`}<${Links} id=${id} room=${room} /></div>`}
     </article>
   `;
 }

@@ -16,7 +16,7 @@ import { Targeting } from "./targeting.js";
 import { Visitors } from "./visitors.js";
 
 /** Where the room's line is: its waiting page on this server, or the site itself that is served inline (CON-099). */
-const lineOf = (id, room) => (room.mode === "inline" ? room.targetUrl : `${publicBase()}/w/${encodeURIComponent(id)}`);
+export const lineOf = (id, room) => (room.mode === "inline" ? room.targetUrl : `${publicBase()}/w/${encodeURIComponent(id)}`);
 
 const COPIED_MS = 2000;
 
@@ -41,9 +41,7 @@ export function Links({ id, room }) {
   const opens = (word, panel) => html`<button type="button" class="quiet" aria-haspopup="dialog" onClick=${() => openPanel(panel, { roomId: id })}>${word}</button>`;
   return html`
     <div class="links">
-      ${opens(t("visitors"), Visitors)}
-      ${opens(t("urls"), Targeting)}
-      ${opens(t("install"), Install)}
+      ${may("visitors") && html`${opens(t("visitors"), Visitors)}${opens(t("urls"), Targeting)}${opens(t("install"), Install)}`}
       ${may("write") && opens(t("schedule"), Schedule)}
       <button type="button" class="quiet ${chosen.value === id ? "charted" : ""}" onClick=${() => showInChart(id)}>${t("chart")}</button>
       <${CopyLink} id=${id} room=${room} />

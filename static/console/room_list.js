@@ -1,14 +1,17 @@
 /** The rooms as cards, in the order of the server's list, or what to do while there is none. */
+import { useEffect } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { may } from "./session.js";
 import { order } from "./store.js";
 import { line } from "./icons.js";
+import { beginFirstSteps, FirstSteps } from "./first_steps.js";
 import { openRoomForm } from "./room_form.js";
 import { RoomCard } from "./room_card.js";
 
 /** Nothing is served yet: one sentence, one button, and how this build fails when it fails (CON-231, CON-235). */
 function Empty() {
+  useEffect(() => void (may("write") && beginFirstSteps()), []);
   if (!may("write")) return html`<section class="empty"><h1>${t("empty.readonly")}</h1></section>`;
   return html`
     <section class="empty">
@@ -33,6 +36,7 @@ export function RoomList() {
   if (ids.length === 0) return html`<${Empty} />`;
   return html`
     <div class="cards">${ids.map((id) => html`<${RoomCard} key=${id} id=${id} />`)}</div>
+    <${FirstSteps} />
     <p id="rooms-end" class="unseen" tabindex="-1">${t("rooms.end")}</p>
   `;
 }

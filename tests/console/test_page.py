@@ -25,6 +25,7 @@ DYNAMIC = {
     "theme.": ["system", "light", "dark"],
     "done.": ["active", "paused", "bypass"],
     "unit.": ["onsite", "places", "slots"],
+    "steps.": ["tag", "page", "key", "monitor", "hook", "diagnostics"],
 }  # fmt: skip
 """Beginnings of keys that the sources complete, and what follows."""
 
