@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.mark.req("CON-089")
 @pytest.mark.req("CON-044")
+@pytest.mark.req("CON-101")
 def test_it_pauses_and_resumes_without_a_question(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     shop = card(page, "Shop")
@@ -97,6 +98,7 @@ def test_it_never_shows_a_failed_act_as_done(signed_in: Callable[..., Page], stu
     expect(card(page, "Shop").locator(".badge")).to_have_text("ACTIVE")
 
 
+@pytest.mark.req("CON-101")
 def test_it_copies_the_address_of_the_waiting_page(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in(permissions=["clipboard-read", "clipboard-write"])
     card(page, "Spring drop").get_by_role("button", name="Copy link").click()

@@ -173,7 +173,7 @@ def test_it_writes_waits_short_and_never_cut(signed_in: Callable[..., Page], stu
 
 
 @pytest.mark.req("CON-066")
-@pytest.mark.req("CON-067")
+@pytest.mark.req("CON-067", "CON-069")
 @pytest.mark.req("CON-068")
 @pytest.mark.req("CON-227")
 def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable[..., Page], stub: Stub) -> None:
@@ -189,6 +189,7 @@ def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable
     paused = card(page, "Support chat").get_by_role("button", name="no end at the present setting")
     paused.focus()
     expect(paused).to_have_text("∞")
+    expect(card(page, "Support chat").get_by_text("PAUSED", exact=True)).to_have_count(1)
     expect(page.get_by_text("the room is paused. A number comes back when it is resumed.")).to_be_visible()
     card(page, "Arena tickets").get_by_role("button", name="no end at the present setting").focus()
     expect(page.get_by_text("the rate is 0. A number comes back when the rate is raised.")).to_be_visible()
@@ -203,7 +204,7 @@ def test_it_explains_lower_bounds_and_endless_waits_on_focus(signed_in: Callable
 
 @pytest.mark.req("CON-060")
 @pytest.mark.req("CON-062")
-@pytest.mark.req("CON-061", "CON-063", "CON-071", "CON-081")
+@pytest.mark.req("CON-061", "CON-063", "CON-070", "CON-071", "CON-081")
 def test_it_gives_capacity_a_denominator_and_names_holders_of_passes(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:

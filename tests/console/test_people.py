@@ -33,6 +33,7 @@ def minted(sheet: Locator, label: str) -> None:
 
 
 @pytest.mark.req("CON-152", "CON-153", "CON-154", "CON-155", "CON-158", "CON-159")
+@pytest.mark.req("CON-101")
 def test_it_shows_links_first_and_gives_the_same_one_again(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in(permissions=[])
     sheet = opened(page, "Share monitor")

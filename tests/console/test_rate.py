@@ -31,6 +31,7 @@ def test_it_moves_by_the_documented_steps(signed_in: Callable[..., Page], stub: 
 
 @pytest.mark.req("CON-091")
 @pytest.mark.req("CON-044")
+@pytest.mark.req("CON-101")
 def test_it_sends_the_last_of_several_quick_changes(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     field = card(page, "Shop").get_by_role("textbox")

@@ -111,6 +111,7 @@ def test_it_shows_who_takes_the_cpu_and_what_is_missing(signed_in: Callable[...,
 
 @pytest.mark.req("OBS-159", "CON-172", "CON-174", "CON-175", "OBS-111")
 @pytest.mark.req("CON-173")
+@pytest.mark.req("CON-101")
 def test_it_says_that_nobody_is_woken_and_shows_what_came_of_a_test(signed_in: Callable[..., Page], stub: Stub) -> None:
     message = "Shop: 412 waiting and the rate is 0/min"
     stub.set(firing=[{"event": "queue_frozen", "message": message, "since": 1_788_207_000_000, "roomId": "shop"}])
@@ -169,6 +170,7 @@ TOLD = """() => { window.told = []; window.asks = 0;
 
 
 @pytest.mark.req("OBS-137", "CON-161", "CON-162", "CON-163", "CON-164", "CON-165", "CON-166")
+@pytest.mark.req("CON-101")
 def test_it_notifies_of_an_alert_when_it_starts_and_again_only_after_its_end(
     open_page: Callable[..., Page], stub: Stub
 ) -> None:

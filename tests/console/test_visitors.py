@@ -52,7 +52,7 @@ def rows(sheet: Locator) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-@pytest.mark.req("CON-136", "CON-137", "CON-138", "CON-139", "CON-140", "CON-146", "CON-148", "CON-219", "CON-245")
+@pytest.mark.req("CON-136", "CON-137", "CON-138", "CON-139", "CON-140", "CON-146", "CON-148", "CON-219")
 def test_it_follows_a_visitor_from_the_line_to_the_site(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     page.clock.install()
@@ -260,8 +260,7 @@ def test_it_disarms_on_escape_keep_time_another_visitor_and_another_state(
 
 @pytest.mark.req("CON-147", "CON-148", "CON-220", "CON-221")
 def test_a_reader_looks_up_and_ejects_nobody(open_page: Callable[..., Page], stub: Stub) -> None:
-    can = {"diagnostics": True, "visitors": True, "audit": True}
-    stub.set(can=can, found={"5644": ticket("waiting", **WAITING)})
+    stub.set(can={"diagnostics": True, "visitors": True, "audit": True}, found={"5644": ticket("waiting", **WAITING)})
     page = open_page()
     sign_in(page)
     sheet = look_up(page, "5644")
@@ -270,6 +269,11 @@ def test_a_reader_looks_up_and_ejects_nobody(open_page: Callable[..., Page], stu
     page.keyboard.press("Escape")
     expect(card(page, "Shop").locator(".acts")).to_have_count(0)
     expect(card(page, "Shop").get_by_role("button", name="Schedule")).to_have_count(0)
+    expect(card(page, "Shop").locator(".rate-number")).to_contain_text("60 /min")
+    expect(page.get_by_role("button", name="Diagnostics")).to_be_visible()
+    page.get_by_role("button", name="Console").click()
+    page.get_by_role("menuitem", name="Access").click()
+    expect(page.get_by_role("dialog", name="Access").get_by_role("heading", name="Audit trail")).to_be_visible()
 
     stub.set(can={})
     page.reload()

@@ -69,7 +69,7 @@ async def street(world: World, **fields: Any) -> Street:
     return Street(world)
 
 
-@pytest.mark.req("ENG-291", "ENG-213", "ENG-214", "ENG-218")
+@pytest.mark.req("ENG-291", "ENG-213", "ENG-214", "ENG-218", "CON-070")
 async def test_it_opens_by_a_sustained_stream_and_closes_when_it_is_quiet(world: World) -> None:
     town = await street(world, rate_per_minute=600)
     await town.seconds(600, 119)

@@ -82,6 +82,7 @@ def test_it_never_puts_the_token_into_an_address_while_cookies_work(open_page: C
 
 @pytest.mark.req("PAG-109")
 @pytest.mark.req("PAG-107", "PAG-112", "PAG-117")
+@pytest.mark.req("CON-069")
 def test_it_moves_through_the_states_as_they_are_told(open_page: Callable[..., Page], stub: Stub) -> None:
     stub.show(visitor("waiting"))
     page = open_page()
