@@ -161,3 +161,18 @@ def test_it_says_that_the_room_of_an_open_panel_was_deleted_and_closes_on_a_key(
     _press_until_gone(page, "a")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(card(page, "Shop")).to_have_count(0)
+
+
+@pytest.mark.req("CON-098")
+def test_the_quiet_row_opens_the_panels_of_its_room(signed_in: Callable[..., Page]) -> None:
+    page = signed_in()
+    checkout = card(page, "Checkout")
+    panels = {"Visitors": "Visitors", "URLs": "URL targeting", "Install": "Installation", "Schedule": "Schedule"}
+    for button, title in panels.items():
+        checkout.get_by_role("button", name=button).click()
+        sheet = page.get_by_role("dialog", name=title)
+        expect(sheet.locator(".panel-head")).to_contain_text("Checkout")
+        page.keyboard.press("Escape")
+        expect(checkout.get_by_role("button", name=button)).to_be_focused()
+    checkout.get_by_role("button", name="Chart").click()
+    expect(page.get_by_role("region", name="Chart").get_by_role("combobox").first).to_have_value("checkout")
