@@ -71,9 +71,8 @@ const covered = ({ coveredSec, missingSec }) => Math.floor((100 * coveredSec) / 
 function cell(row, name) {
   const value = row[name];
   if (name === "start") return moment(value);
-  if (name === "partial") {
-    return value ? html`<span class="report-partial">${alarm()}<span class="unseen">⚠</span>${t("report.partial", { n: covered(row) })}</span>` : t("report.whole");
-  }
+  if (name === "roomId" && row.partial) return html`<span class="report-partial">${alarm()}<span class="unseen">⚠</span></span>${value}`;
+  if (name === "partial") return value ? html`<span class="report-partial">${t("report.partial", { n: covered(row) })}</span>` : t("report.whole");
   if (TEXTS.includes(name)) return value;
   return `${number(value)}${row.partial && AT_LEAST.includes(name) ? "+" : ""}`;
 }
