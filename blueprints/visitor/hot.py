@@ -113,7 +113,7 @@ class CheckRoute:
             raise
         except QmError as error:
             if origin is not None and room is not None and room.allows_tag(origin):
-                _let_read(error, origin)
+                raise _readable(error, origin) from error
             raise
 
     def begin(self, request: HotRequest, answering: Answering) -> bool:
@@ -143,7 +143,7 @@ class CheckRoute:
             answering.told(HotReply(200, body, gated.cookies, (), JSON_TYPE, checked.block), None)
         except Exception as failure:
             if checked.origin is not None and isinstance(failure, QmError):
-                _let_read(failure, checked.origin)
+                failure = _readable(failure, checked.origin)
             answering.told(None, failure)
 
     def _take(self, request: HotRequest) -> Budget:
@@ -329,9 +329,15 @@ def _cors(origin: bytes) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def _let_read(error: QmError, origin: bytes) -> None:
-    """Let a page of ``origin`` read a refusal (VIS-062)."""
-    error.headers.update((name.decode(), value.decode("latin-1")) for name, value in _cors(origin))
+def _readable(error: QmError, origin: bytes) -> QmError:
+    """The same refusal, which a page of ``origin`` may read (VIS-062).
+
+    Another object: all whose questions failed together were raised the same one, and some ask from no page.
+    """
+    told = type(error).__new__(type(error), *error.args)  # not by its class, which may ask for more than it keeps
+    told.__dict__.update(error.__dict__)
+    told.headers = {**error.headers, **{name.decode(): value.decode("latin-1") for name, value in _cors(origin)}}
+    return told
 
 
 @lru_cache(512)

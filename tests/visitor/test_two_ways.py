@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
 from app.services.visitor_counts import Counted
 from blueprints.edge.hot import Answering, Ways
@@ -196,3 +197,38 @@ async def test_a_token_is_counted_once_whichever_way_the_join_goes(site: Site, b
 
     assert begun["join"] == [True, False]
     assert counts.totals[Counted.REJECTED_TOKENS] == 3
+
+
+@pytest.mark.req("VIS-047", "VIS-061")
+async def test_a_refusal_of_many_names_nobody_the_page_of_another(
+    site: Site, browser: Browser, begun: dict[str, list[bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.create()
+    await browser.released()
+    for _ in range(4):
+        await check(browser)
+    shared = StorageUnavailable()
+
+    async def fails(*_: object) -> None:
+        raise shared
+
+    monkeypatch.setattr(site.visitor.check._engine, "_call", fails)
+    by_the_short_way = await check(browser)
+    by_the_long_way = await check(browser, PAGE + "/else")
+    without_page = await Browser(site, peer="198.51.100.9").send("POST", "/api/check?room=shop", {"url": PAGE})
+
+    assert begun["check"][-3:] == [True, False, False]
+    for answer in (by_the_short_way, by_the_long_way):
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (503, "https://shop.example")
+    assert without_page.status == 503
+    assert "access-control-allow-origin" not in without_page.headers
+
+
+@pytest.mark.parametrize("body", [{"url": 5}, {"other": "x"}, b"{"])
+async def test_a_page_may_read_what_was_wrong_with_its_check(site: Site, browser: Browser, body: Any) -> None:
+    await site.create()
+
+    refused = await browser.send("POST", "/api/check?room=shop", body, headers={"origin": "https://shop.example"})
+
+    assert refused.status == 400
+    assert refused.headers["access-control-allow-origin"] == "https://shop.example"
