@@ -19,7 +19,6 @@ from app.core.secret import Secret
 from app.core.settings import Settings
 from app.domain.client_address import NO_PROXY, Client, TrustPolicy, resolve_client
 from app.domain.keyring import Keyring
-from app.domain.layout import pack_header, unpack_header
 from app.domain.room import Room, RoomConfig
 from app.infrastructure.admin_store import AdminStore
 from app.infrastructure.engine_admin import WriteCode
@@ -40,6 +39,7 @@ from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.errors import error_reply
 from blueprints.visitor import hot, leave, notify, verify
+from tests.journal.header import change_header
 from tests.journal.house import House, until
 
 SECRET = "a-secret-of-the-tests-with-32-characters"
@@ -139,11 +139,12 @@ class Site:
 
     async def advance(self, seconds: float, room: str = "shop") -> None:
         """Let time pass for this room alone."""
-        key = RoomKeys(self.house.prefix, room).header
-        header = unpack_header(await self.house.valkey.execute("GET", key))
-        for name in ("offset", "mono", "last_time"):
-            header[name] += seconds * 1000
-        await self.house.valkey.execute("SET", key, pack_header(header))
+
+        def later(header: dict[str, Any]) -> None:
+            for name in ("offset", "mono", "last_time"):
+                header[name] += seconds * 1000
+
+        await change_header(self.house.valkey, RoomKeys(self.house.prefix, room).header, later)
 
     async def delete(self, room: str = "shop") -> None:
         """End a room behind the back of this process's copy."""
