@@ -40,11 +40,11 @@ demo: $(VENV)/demo.stamp ## the server, a little shop behind it and visitors in 
 
 test: $(VENV)/dev.stamp ## all tests in their short form
 	@bash .ci/ensure
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/dev.stamp ## the long forms too
 	@bash .ci/ensure
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'slow or not slow'
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'slow or not slow'
 
 chaos: $(VENV)/dev.stamp ## everything that can break under a fleet, in its long forms (QM_CHAOS_SEED of an earlier run)
 	$(BIN)/python -m pytest -q -s tests/chaos tests/journal/test_lives.py -m 'slow or not slow'

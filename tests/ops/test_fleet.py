@@ -160,7 +160,7 @@ def test_pages_of_two_builds_find_their_files_at_either_while_one_takes_the_plac
     """The next build starts, takes its part of the visitors, and leaves again: nobody misses a file or gets a 5xx."""
     two.first.make_room("rolling", ratePerMinute=0)
     wait_for(lambda: all(map(is_well, two.both())))
-    env = {**two.first.server.env, "QM_INSTANCE_ID": "next", "DATA_DIR": str(tmp_path / "data")}
+    env = {**two.first.server.env, "QM_INSTANCE_ID": "next", "DATA_DIR": str(tmp_path / "data"), "PORT": "0"}
     root = next_build(tmp_path / "build")
     rotation = [one.server.url for one in two.both()]
     loads = PageLoads(lambda: rotation, "/w/rolling")
