@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from app.infrastructure.engine_errors import StaleRoom
 
@@ -24,17 +24,32 @@ def is_to_be_asked_again(error: BaseException | None) -> bool:
     return isinstance(error, StaleRoom)
 
 
+class Hearer(Protocol):
+    """The use case that asked."""
+
+    def heard(self, asking: Any, answer: Any, /) -> None:
+        """The engine has answered. May raise: it is told."""
+
+
 class Asking(Generic[T]):
-    """One question. Subclasses add ``set_result``: whatever goes wrong in it is this visitor's alone."""
+    """One question. Subclasses set both members and add what has to be known when the answer comes."""
 
-    __slots__ = ("told",)
+    __slots__ = ("_service", "told")
 
+    _service: Hearer
     told: Told[T]
-    """Set by subclasses. It raises nothing: others wait for their answers behind this one."""
+    """It raises nothing: others wait for their answers behind this one."""
 
     def done(self) -> bool:
         """As of a future: nobody takes the question back."""
         return False
+
+    def set_result(self, answer: Any) -> None:
+        """As of a future. Whatever goes wrong is this visitor's alone: many answers come at once."""
+        try:
+            self._service.heard(self, answer)
+        except Exception as error:
+            self.told(None, error)
 
     def set_exception(self, error: BaseException) -> None:
         """As of a future."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.infrastructure.engine_results import CheckAnswer
 from app.services.asking import Asking, Told
 from app.services.visitor_proof import Identity, Visitor
 from app.services.visitor_room import Covered, VisitorRoom
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 class CheckAsking(Asking["Gated"]):
     """It stands where the engine keeps a future."""
 
-    __slots__ = ("_check", "covered", "door", "identity", "now_ms", "room", "visitor")
+    __slots__ = ("covered", "door", "identity", "now_ms", "room", "visitor")
 
     def __init__(
         self,
@@ -31,17 +30,10 @@ class CheckAsking(Asking["Gated"]):
     ) -> None:
         """``door``: the door key that an admission would have, and its digest."""
         self.told = told
-        self._check = check
+        self._service = check
         self.room = room
         self.visitor = visitor
         self.identity = identity
         self.covered = covered
         self.door = door
         self.now_ms = now_ms
-
-    def set_result(self, answer: CheckAnswer) -> None:
-        """As of a future."""
-        try:
-            self._check.heard(self, answer)
-        except Exception as error:
-            self.told(None, error)

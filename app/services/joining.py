@@ -19,9 +19,10 @@ class Joining(Asking[VisitorAnswer]):
     """What is known of a join so far; by the shortest way it stands where the engine keeps a future."""
 
     __slots__ = (
-        "_service", "answer", "assessed", "destination", "identity", "return_url", "room", "session", "view", "visitor",
+        "answer", "assessed", "destination", "identity", "return_url", "room", "session", "view", "visitor",
     )  # fmt: skip
 
+    _service: JoinService
     answer: JoinAnswer
     view: VisitorView
     destination: str
@@ -46,13 +47,6 @@ class Joining(Asking[VisitorAnswer]):
         """What bot protection thinks of it; None = it was not asked."""
         self.session = ""
         """The ``qms_`` value made for a new ticket."""
-
-    def set_result(self, answer: JoinAnswer) -> None:
-        """As of a future."""
-        try:
-            self._service.heard(self, answer)
-        except Exception as error:
-            self.told(None, error)
 
     def stored(self, is_stored: bool) -> None:
         """Whether the fact of its ticket is in the journal."""

@@ -26,7 +26,7 @@ from app.services.visitor_tokens import TokenIssuer, place_of
 class _Asking(Asking[VisitorAnswer]):
     """One question by the shortest way; it stands where the engine keeps a future."""
 
-    __slots__ = ("_service", "identity", "now_ms", "return_url", "room", "visitor")
+    __slots__ = ("identity", "now_ms", "return_url", "room", "visitor")
 
     def __init__(
         self,
@@ -45,13 +45,6 @@ class _Asking(Asking[VisitorAnswer]):
         self.identity = identity
         self.return_url = return_url
         self.now_ms = now_ms
-
-    def set_result(self, view: VisitorView) -> None:
-        """As of a future."""
-        try:
-            self._service.heard(self, view)
-        except Exception as error:
-            self.told(None, error)
 
 
 class StatusService:

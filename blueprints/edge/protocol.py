@@ -23,16 +23,16 @@ from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Deadlines, Phase
 from blueprints.edge.head import LINE_MAX_BYTES, Head
 from blueprints.edge.hot import HotRoute
+from blueprints.edge.hot_answer import answer_bytes
 from blueprints.edge.http import DRAIN_MAX_BYTES, EdgeHttp
 from blueprints.edge.inline.exchange import Exchange
 from blueprints.edge.inline.fast_exchange import FastExchange
 from blueprints.edge.reading import Reading
 from blueprints.edge.recurring import REPEAT_MAX_BYTES, Repeat
-from blueprints.edge.reply import HotReply, render
+from blueprints.edge.reply import HotReply
 from blueprints.edge.request import HotRequest
 from blueprints.edge.run import HotRun, QuickRun
 from blueprints.edge.state import EdgeState
-from blueprints.errors import error_reply
 
 FAST_HEAD_MAX_BYTES: Final = 8192
 # Asking an enum for a member costs as much as a call.
@@ -297,30 +297,8 @@ class EdgeProtocol(Deadlines):
         self, request: HotRequest, reply: HotReply | None, error: BaseException | None, is_kept: bool
     ) -> tuple[bytes, bool]:
         """Bytes of the answer to a hot request, and whether the connection goes on after it."""
-        edge = self.edge
-        is_kept = is_kept and not (edge.is_stopping(self.loop.time()) or self.signal.stopped)
-        edge.requests += 1
-        meters = edge.meters
-        if reply is not None:
-            try:
-                answer = render(reply, request.request_id, is_kept, request.method == "HEAD", request.budget)
-                if meters is not None:
-                    meters.of(request.path).note(reply.status, request.began)
-                return answer, is_kept
-            except Exception as failure:  # a reply of the wrong types is the handler's fault
-                error = failure
-        budget = request.budget
-        reply = error_reply(
-            error if error is not None else RuntimeError("a hot handler gave no reply"),
-            request.headers,
-            request_id=request.request_id,
-            path=request.path,
-            page=edge.error_page,
-            drop_limits=budget is not None and not budget.allowed,
-        )
-        if meters is not None:
-            meters.of(request.path).note(reply.status, request.began)
-        return render(reply, request.request_id, is_kept, request.method == "HEAD", request.budget), is_kept
+        is_kept = is_kept and not (self.edge.is_stopping(self.loop.time()) or self.signal.stopped)
+        return answer_bytes(self.edge, request, reply, error, is_kept), is_kept
 
     def read_fields(self, block: bytes, minor: int) -> Reading:
         """Reading of the header lines of a request that came through the connection's task."""
