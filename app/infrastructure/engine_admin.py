@@ -220,19 +220,20 @@ class EngineAdmin:
 
     async def figures(
         self, room_ids: Sequence[RoomId], *, detailed: Collection[RoomId] = ()
-    ) -> dict[RoomId, RoomFigures]:
+    ) -> dict[RoomId, RoomFigures | None]:
         """Live figures in one trip, of the rooms in ``detailed`` with their details.
 
-        Rooms that are gone or fenced are left out.
+        None: the room must not be read now (missing, or being rebuilt). Deleted rooms are left out: a copy of the
+        rooms may still have one.
         """
         calls = [("figures", RoomKeys(self._prefix, room_id).header, int(room_id in detailed)) for room_id in room_ids]
         replies = await self._loader.call_many(calls) if calls else []
-        found: dict[RoomId, RoomFigures] = {}
+        found: dict[RoomId, RoomFigures | None] = {}
         for room_id, reply in zip(room_ids, replies, strict=True):
             if isinstance(reply, Exception):
                 raise reply
-            if reply[0] == RoomCode.OK:
-                found[room_id] = _figures(reply)
+            if reply[0] != RoomCode.NOROOM:
+                found[room_id] = _figures(reply) if reply[0] == RoomCode.OK else None
         return found
 
     async def refused_origins(self) -> dict[str, dict[str, int]]:

@@ -124,12 +124,13 @@ class RoomSight:
         return seen
 
     async def _look_at(self, rooms: Sequence[Room], seen: Seen, now: int, met: Mapping[str, Met]) -> None:
-        await self._sites.refresh(rooms)
         found = await self._engine.figures([room.id for room in rooms])
-        living = [(room.id, room.generation) for room in rooms if room.id in found]
+        rooms = [room for room in rooms if room.id in found]
+        await self._sites.refresh(rooms)
+        living = [(room.id, room.generation) for room in rooms if found[room.id] is not None]
         refused = await refused_checks(self._valkey, self._settings.valkey_prefix, living)
         for room in rooms:
-            figures = found.get(room.id)
+            figures = found[room.id]
             view = RoomView(room, figures, site=self._sites.of(room))
             if figures is None:
                 seen.unseen.add(room.id)

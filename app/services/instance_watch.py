@@ -61,7 +61,7 @@ class Rooms(Protocol):
 class Figures(Protocol):
     """Live figures of rooms (EngineAdmin.figures)."""
 
-    async def figures(self, room_ids: Sequence[RoomId]) -> Mapping[RoomId, RoomFigures]: ...
+    async def figures(self, room_ids: Sequence[RoomId]) -> Mapping[RoomId, RoomFigures | None]: ...
 
 
 class Knocked(Protocol):
@@ -246,9 +246,10 @@ class InstanceWatch:
 
     async def _look_at_rooms(self) -> list[Incident]:
         rooms = self._rooms.all()
-        found: dict[RoomId, RoomFigures] = {}
+        found: dict[RoomId, RoomFigures | None] = {}
         for start in range(0, len(rooms), ROOMS_A_TRIP):
             found.update(await self._engine.figures([room.id for room in rooms[start : start + ROOMS_A_TRIP]]))
+        rooms = [room for room in rooms if room.id in found]
         await self._sites.refresh(rooms)
         return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites, of_fleet(self._met, self._others))]
 
@@ -322,10 +323,10 @@ def _sum_of(book: MetricBook, metric: Metric) -> int:
     return sum(values[0] for (name, _), values in book.everything().items() if name == metric.name)
 
 
-def _of_lines(rooms: Iterable[Room], found: Mapping[RoomId, RoomFigures]) -> list[Incident]:
+def _of_lines(rooms: Iterable[Room], found: Mapping[RoomId, RoomFigures | None]) -> list[Incident]:
     incidents = []
     for room in rooms:
-        figures = found.get(room.id)
+        figures = found[room.id]
         if figures is None:
             incidents.append(
                 Incident("room_recovering", f"{room.config.name} is being rebuilt from the journal", room.id)

@@ -47,8 +47,11 @@ class RoomDetails:
         self._failures = failures
         self._known: dict[RoomId, tuple[float, Details]] = {}
 
-    async def figures(self, room_ids: Sequence[RoomId], *, fresh: bool = False) -> dict[RoomId, RoomFigures]:
-        """Live figures. ``fresh``: with the details of this moment. Raises StorageUnavailable."""
+    async def figures(self, room_ids: Sequence[RoomId], *, fresh: bool = False) -> dict[RoomId, RoomFigures | None]:
+        """Live figures as ``EngineAdmin.figures``. ``fresh``: with the details of this moment.
+
+        Raises StorageUnavailable.
+        """
         now = mono()
         old = -EVERY_SEC if fresh else now - EVERY_SEC
         due = {room_id for room_id in room_ids if fresh or self._known.get(room_id, (old, None))[0] <= old}
@@ -57,7 +60,7 @@ class RoomDetails:
             origins = await self._engine.refused_origins()
             failures = {} if self._failures is None else await self._failures.recent(wall_ms())
             for room_id, one in found.items():
-                if one.detail is not None:
+                if one is not None and one.detail is not None:
                     made = _details(one.detail, one.now, origins.get(room_id, {}), failures.get(room_id))
                     self._known[room_id] = (now, made)
         return found

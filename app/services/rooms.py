@@ -110,7 +110,7 @@ class RoomService:
         self._sites = sites
         self._keep_hours = keep_hours
         self._inline = inline
-        self._last: dict[RoomId, RoomFigures] = {}
+        self._last: dict[RoomId, RoomFigures | None] = {}
         self._stale_since: int | None = None
 
     async def views(self) -> list[RoomView]:
@@ -130,7 +130,7 @@ class RoomService:
             self._stale_since = self._stale_since or wall_ms()
             return [self._stale(room, self._stale_since) for room in rooms]
         self._last, self._stale_since = figures, None
-        return [await self._seen(room, figures.get(room.id)) for room in rooms]
+        return [await self._seen(room, figures[room.id]) for room in rooms if room.id in figures]
 
     async def view(self, room_id: str) -> RoomView:
         """One room. Raises NoRoom; StorageUnavailable when neither store can tell (ADM-124)."""
@@ -138,11 +138,13 @@ class RoomService:
         if room is None:
             raise NoRoom
         try:
-            figures = (await self._details.figures([room.id], fresh=True)).get(room.id)
+            figures = await self._details.figures([room.id], fresh=True)
             await self._look_at_sites([room])
         except StorageUnavailable:
             return self._stale(room, self._stale_since or wall_ms())
-        return await self._seen(room, figures)
+        if room.id not in figures:
+            raise NoRoom
+        return await self._seen(room, figures[room.id])
 
     async def upsert(
         self,

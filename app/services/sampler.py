@@ -63,6 +63,7 @@ class Sampler:
             points = {
                 (room_id, figures.generation): point_of(turn * STEP_MS, figures, self._details.of(room_id))
                 for room_id, figures in found.items()
+                if figures is not None
             }
             await self._store.put(points)
         self._details.keep_only(rooms)

@@ -13,6 +13,8 @@ from app.core.ids import RESERVED_IDS, RoomId
 from app.domain.facts import FactType
 from app.domain.room import RoomConfig, RoomState
 from app.domain.room_fields import settings_json
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.lua_loader import LuaLoader
 from app.services.room_object import room_object
 from app.services.rooms import NotRecorded, StaleEtag
 from tests.admin.conftest import House, Process
@@ -408,6 +410,19 @@ async def test_acts_on_an_unknown_room_are_no_room(process: Process) -> None:
     ):  # fmt: skip
         with pytest.raises(NoRoom):
             await act
+
+
+@pytest.mark.req("ADM-137")
+async def test_a_room_that_was_deleted_elsewhere_is_not_listed_as_recovering(house: House, process: Process) -> None:
+    await process.make("shop")
+    await process.make("gone")
+    other = EngineAdmin(house.valkey, house.prefix, LuaLoader(house.valkey))
+    await other.delete(RoomId("gone"), actor=ACTOR)
+    assert process.rooms.get("gone") is not None, "this process has not heard of it"
+
+    assert [view.room.id for view in await process.service.views()] == ["shop"]
+    with pytest.raises(NoRoom):
+        await process.service.view("gone")
 
 
 @pytest.mark.req("ADM-123", "ADM-137")

@@ -364,6 +364,8 @@ async def test_it_holds_an_alert_for_each_room_and_ends_it_with_the_room(watch: 
     assert other is not watch.world
 
     await watch.world.admin.delete(ROOM, actor="op")
-    await watch.rooms.reload(ROOM)
     await assert_resolved(watch, "queue_frozen")
+    assert await watch.pending() == [], "the leader's copy is behind: a room that was deleted is not being rebuilt"
+    await watch.rooms.reload(ROOM)
+    await watch.frame()
     assert (await watch.store.read()).rooms == {}

@@ -221,7 +221,9 @@ class World:
         return header
 
     async def figures(self) -> RoomFigures:
-        return (await self.admin.figures([ROOM]))[ROOM]
+        found = (await self.admin.figures([ROOM]))[ROOM]
+        assert found is not None
+        return found
 
     async def elements(self) -> list[Element]:
         return [split_element(data) for data in await self.valkey.execute("LRANGE", self.keys.outbox, 0, -1)]

@@ -23,8 +23,10 @@ from app.domain.room import RoomConfig
 from app.domain.site_health import Knocked, SiteHealth
 from app.domain.storage_state import StorageReport
 from app.infrastructure import journal_size
+from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.fleet_records import FleetRecords, InstanceRecord
 from app.infrastructure.journal_size import JournalSizes
+from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import InstanceNumbers, RateLimiter
@@ -161,6 +163,20 @@ async def test_what_visitors_of_an_inline_room_meet_outweighs_a_good_knock(desk:
     assert desk.standing.now().ready
     desk.book.add(metrics.PROXY_BYPASSED, "shop", number=2)
     assert await desk.incidents() == [], "less than half"
+
+
+@pytest.mark.req("OBS-021")
+async def test_a_room_that_was_just_deleted_is_not_told_as_one_that_is_being_rebuilt(desk: Desk) -> None:
+    for name in ("shop", "gone"):
+        await desk.make(name, f"https://{name}.example")
+    other = EngineAdmin(desk.house.valkey, desk.house.prefix, LuaLoader(desk.house.valkey))
+    await other.delete(RoomId("gone"), actor=ACTOR)
+    assert desk.process.rooms.get("gone") is not None, "this process has not heard of it"
+    assert await desk.incidents() == []
+
+    await desk.house.valkey.execute("DEL", RoomKeys(desk.house.prefix, RoomId("shop")).header)
+
+    assert [(one.code, one.room_id) for one in await desk.incidents()] == [("room_recovering", "shop")]
 
 
 async def test_what_other_instances_met_is_added_up(desk: Desk) -> None:
