@@ -44,10 +44,10 @@ async def measure(lab: Lab, small: str, big: str, more: int) -> list[Wait]:
     inside, _ = await line.fill(lab, small, inside=50, waiting=0)
     requests = itertools.cycle([shapes.check(lab.port, small, holder) for holder in inside])
     operator = line.Operator(lab)
-    quiet = await _beside("nothing", lab.port, requests, asyncio.sleep(UNDISTURBED_SEC))
+    quiet = await beside("nothing", lab.port, requests, asyncio.sleep(UNDISTURBED_SEC))
     waiting = await line.write_ahead(lab, big, more)
-    rebuilt = await _beside("rebuild", lab.port, requests, line.await_rebuilt(operator, big, waiting))
-    flushed = await _beside("flush", lab.port, requests, _flush(operator, big))
+    rebuilt = await beside("rebuild", lab.port, requests, line.await_rebuilt(operator, big, waiting))
+    flushed = await beside("flush", lab.port, requests, _flush(operator, big))
     return [quiet, rebuilt, flushed]
 
 
@@ -57,7 +57,7 @@ async def _flush(operator: line.Operator, room: str) -> None:
     await asyncio.sleep(FLUSH_SEC)
 
 
-async def _beside(act: str, port: int, requests: Iterator[bytes], work: Awaitable[Any]) -> Wait:
+async def beside(act: str, port: int, requests: Iterator[bytes], work: Awaitable[Any]) -> Wait:
     """Send checks until ``work`` is done."""
     ended = asyncio.Event()
     lasted: list[float] = []

@@ -28,7 +28,7 @@ async def test_it_answers_nothing_while_fenced_and_tells_its_header(world: World
     ):  # fmt: skip
         with pytest.raises(RoomFenced):
             await call
-    assert await world.admin.figures([ROOM]) == {}
+    assert await world.admin.figures([ROOM]) == {ROOM: None}
     header = await world.header()
     assert (header["fenced"], header["verified"], header["last_ticket"]) == (True, False, 1)
 

@@ -248,11 +248,16 @@ async def test_it_frees_place_pass_and_session_of_those_who_leave(world: World) 
     assert {(await world.ticket(n)).state for n in (1, 2, 3)} == {TicketState.EXPIRED}
 
 
-async def test_it_leaves_out_rooms_without_figures(world: World) -> None:
+async def test_it_tells_a_room_that_is_missing_from_one_that_was_deleted(world: World) -> None:
     await world.create()
 
-    assert list(await world.admin.figures([RoomId("none"), ROOM])) == [ROOM]
+    found = await world.admin.figures([RoomId("none"), ROOM])
+
+    assert (list(found), found[RoomId("none")]) == (["none", ROOM], None)
+    assert found[ROOM] is not None
     assert await world.admin.figures([]) == {}
+    await world.admin.delete(ROOM, actor="op")
+    assert await world.admin.figures([RoomId("none"), ROOM]) == {"none": None}
 
 
 @pytest.mark.req("ENG-013")

@@ -262,10 +262,8 @@ def test_it_leaves_the_origin_when_the_visitor_leaves(front: Front, origin: Orig
     before = front.admin("GET", "health")[1]["inline"]
     client.send(GET)
     steps.wait("asked")
-    began = time.monotonic()
     leave(client, None, None, None) if leave is Client.__exit__ else leave(client)
     steps.wait("left")
-    assert time.monotonic() - began < 1
     after = front.admin("GET", "health")[1]["inline"]
     assert after["clientAbortsTotal"] == before["clientAbortsTotal"] + 1
     assert after["originErrorsTotal"] == before["originErrorsTotal"]  # a closed lid is not a broken site
