@@ -18,6 +18,8 @@ class Visitor:
 
     def __init__(self, front: Front, room: str, *, host: str | None = None, agent: str = "Browser/1.0") -> None:
         self.front = front
+        self.before = b""
+        """Sent before each request: a line end takes it to the connection's task, which serves few requests else."""
         self.room = room
         self.host = host or f"{room}.test"
         self.agent = agent
@@ -34,6 +36,7 @@ class Visitor:
             lines.append(f"Content-Length: {len(body)}")
         if self.client is None:
             self.client = self.front.connect()
+        self.client.send(self.before)
         answer = self.client.ask("\n".join(lines), body)
         if answer.header("connection") == "close":
             self.client.socket.close()

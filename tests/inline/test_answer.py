@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
 
+from tests.harness import wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, Talk, saying
 
@@ -18,7 +20,8 @@ def test_it_passes_an_answer_as_it_is(front: Front, origin: Origin) -> None:
         b"HTTP/1.1 299 Very Odd\r\nSERVER: x\r\nSet-Cookie: a=1; Path=/\r\nX-Odd:  \xff b \r\nSet-Cookie: b=2\r\n"
         b"set-cookie: qm_console=evil; Path=/\r\nSet-Cookie: Qm_Console=kept\r\nSet-Cookie: qm_shop=kept\r\n"
         b"Set-Cookie: qms_shop=kept; Path=/; HttpOnly\r\nSet-Cookie: qm_dk_shop=kept\r\n"
-        b"X-QM-Queued: 1\r\nX-QM-Origin: connect\r\nConnection: close, X-Hop\r\nX-Hop: gone\r\n"
+        b"Set-Cookie:\tqm_console =evil\r\nX-QM-Queued: 1\r\nX-QM-Origin: connect\r\n"
+        b"Connection: close, X-Hop, Content-Length, Set-Cookie, Location\r\nX-Hop: gone\r\n"
         b"Keep-Alive: timeout=5\r\n"
         b'Location: http://inner:3000/x\r\nETag: "a"\r\nContent-Length: 5\r\n\r\nhello',
     )
@@ -193,15 +196,21 @@ def test_it_marks_a_failure_of_the_app_itself(front: Front, origin: Origin) -> N
 
 @pytest.mark.req("INL-236", "INL-132")
 def test_it_believes_nothing_that_comes_on_an_idle_connection(front: Front, origin: Origin) -> None:
+    refused: list[bytes] = []
+
     async def script(talk: Talk) -> None:
         await talk.body()
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
         if talk.target == b"/poison":
             await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+            with contextlib.suppress(ConnectionError):
+                await talk.reader.read()
+            refused.append(talk.target)
 
     origin.script = script
     with front.connect() as client:
-        for _ in range(20):
+        for number in range(1, 21):
             assert client.ask("GET /poison HTTP/1.1\nHost: open.test").status in (200, 502)
+            wait_for(lambda number=number: len(refused) == number)  # what came is seen: the connection is broken off
             answer = client.ask("GET /clean HTTP/1.1\nHost: open.test")
             assert (answer.status, answer.body) == (200, b"1")

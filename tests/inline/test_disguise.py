@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from app.domain.inline.requests import MEDIA
+from app.domain.inline.requests import MEDIA, names_media
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 from tests.inline.people import Visitor
 from tests.inline.readers import nginx, node, site, wsgi
 
+SPEC = Path(__file__).parents[2] / "docs/spec/04-inline-proxy.md"
 PLAIN = [
     "/x.js", "/X.JS", "/a/b/c.CsS", "/x.js?a=/checkout", "/a-b_c~d.woff2", "/x.min.js", "/a.php.js", "/v1.2/x.mjs",
     "/@scope/x.css", "/a=b/x.png", "/a,b/x.svg", "/(x)/x.ico", "/a:b/x.mp4", "/x.map", "/a!/x.avif",
@@ -54,6 +56,8 @@ DEVIATIONS = [
 ]  # fmt: skip
 
 
+BOTH_WAYS = (b"", b"\r\n")
+"""Without a task and, after a line end, by the connection's task."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "OPTIONS", "PROPFIND")
 FETCHES = (
     {}, {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script", "Sec-Fetch-Site": "same-origin"},
@@ -106,10 +110,25 @@ def is_a_file(path: str) -> bool:
     return is_media and ";" not in path and re.search(r"\.(php|jsp|asp|cgi)/|checkout", path, re.IGNORECASE) is None
 
 
+@pytest.mark.req("INL-091")
+def test_it_knows_the_media_files_that_the_contract_names_and_no_others() -> None:
+    text = SPEC.read_text("utf-8").partition("- **INL-091**")[2].partition("Case does not matter")[0]
+    assert set(" ".join(re.findall(r"`([^`]+)`", text)).encode().split()) == MEDIA
+    assert len(MEDIA) == 33
+    for ending in (b"json", b"txt", b"xml", b"wasm", b"pdf", b"html", b"m3u8", b"js2", b"", b"webmanifest"):
+        assert not names_media("GET", b"/x." + ending)
+    for ending in MEDIA:
+        for method in ("GET", "HEAD"):
+            assert names_media(method, b"/x." + ending)
+            assert names_media(method, b"/x." + ending.upper())
+        assert not names_media("POST", b"/x." + ending)
+
+
 @pytest.mark.req("INL-088", "INL-089", "INL-090", "INL-091", "INL-092", "INL-094", "INL-098")
 def test_it_lets_plain_media_files_pass_and_nothing_that_only_looks_like_one(doors: list[Visitor]) -> None:
     assert len(PLAIN) + len(GATED) > 100
-    for visitor in doors:
+    for visitor, way in zip(doors, itertools.cycle(BOTH_WAYS), strict=False):
+        visitor.before = way
         for target in PLAIN:
             answer = visitor.ask("GET", target)
             assert answer.status == 200, (visitor.room, target)
@@ -141,7 +160,8 @@ def test_it_gates_every_other_method_and_path(doors: list[Visitor]) -> None:
 
 @pytest.mark.req("INL-093", "INL-148", "INL-233")
 def test_it_gates_a_media_file_that_is_shown_as_a_page_or_taken_for_another(doors: list[Visitor]) -> None:
-    for visitor in doors:
+    for visitor, way in zip(doors, itertools.cycle(BOTH_WAYS), strict=False):
+        visitor.before = way
         for headers in DEVIATIONS:
             answer = visitor.ask("GET", "/x.js", **headers)
             assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), headers
@@ -152,11 +172,16 @@ def test_it_gates_a_media_file_that_is_shown_as_a_page_or_taken_for_another(door
 @pytest.mark.req("INL-233")
 def test_it_lets_no_override_out_of_the_rules(front: Front, origin: Origin) -> None:
     front.room("ruled", rate=0, rules=[{"action": "protect", "pattern": "/checkout*"}])
-    visitor = Visitor(front, "ruled")
-    assert visitor.ask("GET", "/free").status == 200
-    for headers in DEVIATIONS[6:]:
-        answer = visitor.ask("GET", "/free", **headers)
-        assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), headers
+    visitor, waiting = Visitor(front, "ruled"), Visitor(front, "ruled", agent="W/1")
+    waiting.join()
+    for each in (visitor, waiting):
+        assert each.ask("GET", "/free").status == 200
+        for headers in DEVIATIONS[6:]:
+            for way in (*BOTH_WAYS, b"", b""):  # whose token was read before is asked about by a shorter way
+                each.before = way
+                answer = each.ask("GET", "/free", **headers)
+                assert (answer.status, answer.header("x-qm-queued")) == (503, "1"), headers
+    waiting.close()
     front.room("ruled", state="bypass")
     assert visitor.ask("GET", "/free", **{"X-Original-URL": "/checkout", "X_Original_URL": "/x"}).status == 200
     lines = origin.heads[-1].split(b"\r\n")
@@ -174,6 +199,7 @@ def test_it_decides_by_path_method_and_destination_what_the_app_will_take(doors:
         is_free = target in PLAIN and method in ("GET", "HEAD") and fetch.get("Sec-Fetch-Mode") != "navigate"
         for door in range(number, number + apps):
             visitor = doors[door % len(doors)]
+            visitor.before = BOTH_WAYS[number // len(doors) % 2]
             answer = visitor.ask(method, target, **fetch)
             if is_free:
                 assert (answer.status, *took(answer)) == (200, target.partition("?")[0], method), visitor.room
@@ -199,6 +225,7 @@ def test_it_covers_a_protected_page_however_it_is_spelled(
         reached = 0
         for target in CHECKOUTS + GATED:
             for method, fetch in itertools.islice(ways, combinations):
+                visitor.before = BOTH_WAYS[reached % 2]
                 answer = visitor.ask(method, target, **fetch)
                 reached += answer.status == 200
                 path = took(answer)[0].lower() if answer.status == 200 else ""

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.domain.inline.forwarding import Added, answer_head
 from app.domain.keyring import Keyring
 from app.domain.tokens import VisitorTokens
+from tests.harness import wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
+from tests.inline.test_reader import read
 
 
 @pytest.fixture
@@ -145,15 +148,31 @@ def test_it_signs_a_token_that_grew_old_anew_beside_the_answer_of_the_app(front:
 
 
 @pytest.mark.req("INL-140")
-@pytest.mark.parametrize("caching", ["private, max-age=60", "No-Store"])
-def test_it_leaves_caching_alone_that_no_cdn_would_do(
-    front: Front, origin: Origin, visitor: Visitor, caching: str
+@pytest.mark.parametrize(("sent", "kept"), [
+    ([b"private, max-age=60"], None), ([b"No-Store"], None), ([b"max-age=60", b"PRIVATE"], None),
+    ([], [b"private, no-cache"]), ([b"public, max-age=60", b"s-maxage=9"], [b"private, no-cache"]),
+    ([b'private="x-a", max-age=60'], [b"private, no-cache"]), ([b"max-age=9, x-private"], [b"private, no-cache"]),
+])  # fmt: skip
+@pytest.mark.parametrize("status", [200, 302, 404, 500])
+def test_it_lets_no_cdn_keep_an_answer_that_brings_a_cookie_of_the_queue(
+    sent: list[bytes], kept: list[bytes] | None, status: int
 ) -> None:
-    origin.script = saying(b"HTTP/1.1 200 OK\r\nCache-Control: " + caching.encode() + b"\r\nContent-Length: 0\r\n\r\n")
-    visitor.wait_for_turn()
-    answer = visitor.page()
-    assert len(answer.values("set-cookie")) == 1
-    assert answer.values("cache-control") == [caching]
+    """Nor be told to by a line that is for CDNs alone; what the app has closed to them stays as it is."""
+    cdn = (b"CDN-Cache-Control", b"cloudflare-cdn-cache-control", b"Surrogate-Control", b"Edge-Control",
+           b"X-Accel-Expires")  # fmt: skip
+    lines = [b"Cache-Control: " + value for value in sent]
+    others = [b"ETag: x", b"X-Cache-Control-Of: mine"]
+    raw = [b"HTTP/1.1 %d Odd" % status, *lines, *(name + b": max-age=600" for name in cdn), *others]
+
+    def shown(*cookies: bytes) -> list[bytes]:
+        heard = read(b"\r\n".join([*raw, b"Content-Length: 0", b"", b""]))
+        made = answer_head(heard.heads[0], Added(cookies), is_chunked=False, connection=b"")
+        return made.split(b"\r\n")[1:-2]
+
+    ours = [line for line in shown(b"qm_dk_a=b") if not line.startswith((b"Content-", b"X-QM-Origin"))]
+    expected = lines if kept is None else [b"Cache-Control: " + value for value in kept]
+    assert sorted(ours) == sorted([*expected, *others, b"Set-Cookie: qm_dk_a=b"])
+    assert [line for line in shown() if not line.startswith((b"Content-", b"X-QM-Origin"))] == raw[1:]
 
 
 @pytest.mark.req("INL-076")
@@ -236,6 +255,38 @@ def test_it_chooses_the_room_by_the_rules_of_each(front: Front, origin: Origin) 
         "whole", "checkout", "cart", None, None, "checkout",
     ]  # fmt: skip
     assert len(origin.heads) == 2
+    for target in ("/cart", "/free", "/checkout/1"):  # the first room stands for a path that nobody can be sure of
+        for _ in range(3):
+            odd = visitor.call(target, **{"X-Original-URL": "/free"})
+            assert (odd.status, json.loads(odd.body)["roomId"]) == (503, "whole")
+    front.room(
+        "cart",
+        **shared,
+        rules=[{"action": "protect", "pattern": "/cart*"}, {"action": "protect", "pattern": "/c/*.js"}],
+    )
+    assert [visitor.call(target).status for target in ("/c/a.js", "/a.js")] == [503, 200], "by whatever room's rule"
+    visitor.close()
+
+
+@pytest.mark.req("INL-049", "INL-079")
+def test_it_slides_a_session_by_pages_that_no_room_covers(front: Front, origin: Origin) -> None:
+    shared = {"targetUrl": "http://parts.test/", "rate": 0, "queueMaxPerIp": None}
+    front.room("part1", **shared, rules=[{"action": "protect", "pattern": "/one*"}])
+    front.room("part2", **{**shared, "rate": 6000}, rules=[{"action": "protect", "pattern": "/two*"}])
+    visitor = Visitor(front, "part2", host="parts.test")
+    visitor.wait_for_turn()
+    assert visitor.page("/two").status == 200
+
+    def ends_at() -> int:
+        return int(visitor.api("status?room=part2")["sessionExpiresAt"])
+
+    before, gated = ends_at(), front.admin("GET", "health")[1]["inline"]["gatedTotal"]
+    time.sleep(0.25)  # the engine counts in tenths
+    for _ in range(3):
+        assert visitor.call("/three").status == 200
+    assert ends_at() > before
+    wait_for(lambda: front.admin("GET", "health")[1]["inline"]["gatedTotal"] == gated + 3)
+    assert [visitor.call(target).status for target in ("/one", "/two")] == [503, 200]
     visitor.close()
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.harness import Server, wait_for
 from tests.inline import surge
 from tests.inline.conftest import Front
-from tests.inline.origin import Origin, saying
+from tests.inline.origin import Origin, Talk, saying
 from tests.inline.people import Visitor
-from tests.inline.raw import Answer
+from tests.inline.raw import Answer, Client
+from tests.inline.test_streaming import Steps, reset
 
 APP, QUEUE, CONSOLE, BARE, NOT_INLINE, MISSING = "app", "queue", "console", "bare", "not_inline_host", "not_found"
 ROOT = ("/", "/public/admin.html")
@@ -118,6 +119,8 @@ def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], 
     assert row(public, "queue.test") == console_row
     assert row(public, "elsewhere.test") == other_row
     assert row(public, "NAMED.test.:8443") == APP_ROW
+    save(public, "127.0.0.1", "spelled", "http://xn--bcher-kva.test/")
+    assert kind(ask(public, "XN--BCHER-KVA.test.", "/x")) == APP
     assert row(admin, "console.test") == [{CONSOLE}, {QUEUE}, {QUEUE}, {BARE}, {BARE}, {MISSING}]
     for host in ("queue.test", "127.0.0.1"):
         assert row(admin, host) == [{BARE}, {BARE}, {QUEUE}, {BARE}, {BARE}, {MISSING}]
@@ -212,8 +215,11 @@ def test_it_shows_the_console_below_the_prefix_alone(fronts: dict[str, Front], t
         )  # fmt: skip
         cookie = answer.header("set-cookie") or ""
         assert (answer.status, "; Path=/__qm/api/admin; HttpOnly; SameSite=Strict" in cookie) == (200, True)
-        worker = client.ask("GET /__qm/assets/x.js HTTP/1.1\nHost: named.test\nService-Worker: script")
-        assert worker.status == 404
+    for script in (addresses[0], "/__qm/qm.js", "/__qm/"):
+        assert ask(front, "named.test", script).status == 200
+        with front.connect() as client:
+            worker = client.ask(f"GET {script} HTTP/1.1\nHost: named.test\nService-Worker: script")
+            assert (worker.status, kind(worker)) == (404, MISSING)
     assert the_origin.heads == []
 
 
@@ -273,31 +279,49 @@ def test_it_begins_and_ends_with_the_rooms_setting(front: Front, origin: Origin)
 
 @pytest.mark.req("INL-097", "INL-177", "INL-199", "INL-201", "INL-178", "INL-202")
 def test_it_counts_what_it_forwards_and_what_fails(front: Front, origin: Origin) -> None:
+    front.room("tallied", state="bypass")
+    key = f"Authorization: Bearer {front.server.admin_key}"
+
+    def of_room() -> dict[str, str]:
+        """What the metrics say of this room alone: others may still be counted for what earlier tests began."""
+        with front.connect() as client:
+            text = client.ask(f"GET /metrics HTTP/1.1\nHost: 127.0.0.1\n{key}").body.decode()
+        pairs = (line.rsplit(" ", 1) for line in text.splitlines() if 'room="tallied"' in line)
+        return {name: value for name, value in pairs if name.startswith("qm_proxy_")}
+
     before = front.admin("GET", "health")[1]["inline"]
-    visitor = Visitor(front, "open")
+    visitor = Visitor(front, "tallied")
     assert visitor.call("/x.js").status == 200
     assert visitor.call("/page").status == 200
     origin.script = saying(b"", close=True)
     assert visitor.call("/page").status == 502
+    visitor.before = b"\r\n"
+    assert [visitor.call(target).status for target in ("/page", "/x.js")] == [502, 502]
+    origin.script = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", close=True)
+    for way in (b"", b"\r\n"):
+        with front.connect() as client:
+            client.send(way)
+            assert not client.ask("GET /page HTTP/1.1\nHost: tallied.test").is_whole
     origin.script = saying(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
     assert visitor.call("/page").status == 500
 
+    wait_for(lambda: front.admin("GET", "health")[1]["inline"]["originErrors"].get("tallied", {}).get("reset") == 5)
     after = front.admin("GET", "health")[1]["inline"]
 
     assert {"open.test", "shut.test"} <= set(after["hosts"])
     assert after["indexFrom"] == "valkey"
     grown = {name: after[name] - before[name] for name in after if name.endswith("Total")}
-    assert {name: number for name, number in grown.items() if number} == {
-        "gatedTotal": 3, "bypassedTotal": 1, "originErrorsTotal": 1,
+    assert grown["gatedTotal"] >= 6
+    assert grown["bypassedTotal"] >= 2
+    assert grown["originErrorsTotal"] >= 5
+    assert after["originErrors"]["tallied"] == {
+        "connect": 0, "dns": 0, "tls": 0, "timeout": 0, "reset": 5, "bad_response": 0, "blocked_address": 0,
     }  # fmt: skip
-    assert after["originErrors"]["open"]["reset"] >= 1
-    with front.connect() as client:
-        key = f"Authorization: Bearer {front.server.admin_key}"
-        text = client.ask(f"GET /metrics HTTP/1.1\nHost: 127.0.0.1\n{key}").body.decode()
-        assert json.loads(client.ask("GET /healthz HTTP/1.1\nHost: 127.0.0.1").body)["ready"] is True
-    for line in ('qm_proxy_gated_total{room="open"}', 'qm_proxy_bypassed_total{room="open"}',
-                 'qm_proxy_origin_errors_total{class="reset",room="open"}'):  # fmt: skip
-        assert line in text, line
+    assert of_room() == {
+        'qm_proxy_gated_total{room="tallied"}': "6.0", 'qm_proxy_bypassed_total{room="tallied"}': "2.0",
+        'qm_proxy_origin_errors_total{class="reset",room="tallied"}': "5.0",
+    }  # fmt: skip
+    assert json.loads(ask(front, "127.0.0.1", "/healthz").body)["ready"] is True
     visitor.close()
 
 
@@ -306,12 +330,62 @@ def test_it_lets_nobody_make_up_files_without_end(fronts: dict[str, Front], the_
     the_origin.reset()
     front = fronts["public"]
     save(front, "127.0.0.1", "files", "http://files.test/", state="active", rate=0)
-    visitor = Visitor(front, "files")
-    the_origin.script = saying(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
-    statuses = [visitor.call(f"/made-up-{number}.js").status for number in range(305)]
-    assert statuses == [404] * 300 + [503] * 5
-    assert front.admin("GET", "health")[1]["inline"]["bypassRefusedTotal"] == 5
+    visitor, before = Visitor(front, "files"), front.admin("GET", "health")[1]["inline"]["bypassRefusedTotal"]
+
+    def statuses(times: int) -> list[int]:
+        found = []
+        for number in range(times):
+            visitor.before = b"\r\n" if number % 2 else b""  # the ways count together
+            found.append(visitor.call(f"/made-up-{number}.js").status)
+        return found
+
+    assert statuses(40) == [200] * 40, "which do not count"
+    refusals = (400, 403, 404, 500, 503)
+    for status in refusals:
+        the_origin.script = saying(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
+        assert statuses(60) == [status] * 60
+    the_origin.reset()
+    assert statuses(6) == [503] * 6
+    assert visitor.call("/made-up.js").header("x-qm-queued") == "1"
+    assert the_origin.heads == []
+    assert front.admin("GET", "health")[1]["inline"]["bypassRefusedTotal"] == before + 7
     visitor.close()
+
+
+@pytest.mark.req("INL-167", "INL-177")
+@pytest.mark.parametrize("leave", [Client.close, reset])
+@pytest.mark.parametrize("way", [b"", b"\r\n"])
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"])
+def test_it_leaves_the_origin_when_the_visitor_leaves(
+    fronts: dict[str, Front], the_origin: Origin, leave: Callable[[Client], None], way: bytes, said: bytes
+) -> None:
+    """Long before PROXY_TIMEOUT_MS, which is its default on these servers."""
+    steps = Steps()
+
+    async def script(talk: Talk) -> None:
+        await talk.say(said)
+        steps.done("asked")
+        with contextlib.suppress(ConnectionError):
+            assert await talk.reader.read() == b""
+        steps.done("left")
+        talk.writer.close()
+
+    the_origin.reset()
+    the_origin.script, front = script, fronts["public"]
+    before = front.admin("GET", "health")[1]["inline"]
+    client = front.connect()
+    client.send(way + b"GET / HTTP/1.1\r\nHost: named.test\r\n\r\n")
+    steps.wait("asked")
+    client.until(said)
+    leave(client)
+    steps.wait("left")
+
+    def counts() -> dict[str, int]:
+        return front.admin("GET", "health")[1]["inline"]  # type: ignore[no-any-return]
+
+    wait_for(lambda: counts()["clientAbortsTotal"] == before["clientAbortsTotal"] + 1)
+    assert counts()["originErrorsTotal"] == before["originErrorsTotal"], "a closed lid is not a broken site"
+    the_origin.reset()
 
 
 @pytest.mark.req("INL-239")
@@ -385,7 +459,8 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
                     assert stranger.ask(f"GET {path} HTTP/1.1\nHost: 127.0.0.1").status == 403
             passed = client.ask(
                 f"GET / HTTP/1.1\nHost: open.test\nX-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7\n"
-                "X-Forwarded-For: 6.6.6.6\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil"
+                "X-Forwarded-For: 6.6.6.6\nX-Forwarded-Proto: https\nX-Forwarded-Host: evil\nX-Real-IP: 6.6.6.6\n"
+                "Forwarded: for=6.6.6.6\nTrue-Client-IP: 6.6.6.6"
             )
             assert passed.status == 200
             lines = origin.heads[0].split(b"\r\n")
@@ -394,6 +469,10 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             )
             assert b"X-Forwarded-Host: open.test" in lines
             assert secret.encode() not in origin.heads[0]
+            assert b"6.6.6.6" not in origin.heads[0]
+            unnamed = client.ask(f"GET / HTTP/1.1\nHost: open.test\nX-QM-Edge: {secret}\nX-Forwarded-For: 6.6.6.6")
+            assert unnamed.status == 200
+            assert b"X-Forwarded-For: 127.0.0.1" in origin.heads[-1].split(b"\r\n")
             through = f"X-QM-Edge: {secret}\nCF-Connecting-IP: 198.51.100.7"
             upgrade = f"GET /ws HTTP/1.1\nHost: open.test\n{through}\nConnection: Upgrade\nUpgrade: websocket"
             with front.connect() as socket:
@@ -451,6 +530,7 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
                 assert other.answer().status == 400
         health = front.admin("GET", "health", **edge)[1]
         assert health["edge"]["refusedTotal"] == 23
+        assert health["edge"]["clientIpFallbackTotal"] >= 1
         warnings = {warning["code"]: warning for warning in health["configWarnings"]}
         assert "console_host_withheld" in warnings
         timeout = next(one for one in health["configWarnings"] if one["variable"] == "PROXY_TIMEOUT_MS")
@@ -464,6 +544,7 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
     with Server(env={"PROXY_ALLOW_PRIVATE": "1", **caps}, workers=1) as server:
         front = Front(server, origin)
         front.room("open", state="bypass")
+        front.room("byip", state="bypass", targetUrl="http://192.0.2.9/")
         held = [front.connect() for _ in range(3)]
         for client in held:
             assert client.ask("GET / HTTP/1.1\nHost: open.test").status == 200
@@ -491,6 +572,24 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
             full = client.ask("GET /__qm/healthz HTTP/1.1\nHost: open.test")
             said = json.loads(full.body)
             assert (full.status, said["ready"], said["status"]) == (503, False, "ok")
+            assert full.header("connection") == "close"
+        for method, path in (
+            ("GET", "/__qm/api/check?room=open"), ("POST", "/__qm/healthz"), ("GET", "/__qm/"), ("GET", "/__qm"),
+            ("GET", "/__qm/qm.js"), ("GET", "/__qm/assets/x.js"), ("GET", "/__qm/events?room=open"),
+        ):  # fmt: skip
+            with front.connect() as client:
+                answer = client.ask(f"{method} {path} HTTP/1.1\nHost: open.test")
+                assert (answer.status, json.loads(answer.body)["code"]) == (503, "overloaded"), path
+                assert (answer.header("x-qm-queued"), answer.header("connection")) == (None, "close")
+        key = f"Authorization: Bearer {server.admin_key}"
+        for host, path in (
+            ("open.test", "/__qm/api/version"), ("open.test", "/__qm/metrics"), ("open.test", "/__qm/api/admin/me"),
+            ("open.test", "/__qm/api/v1/admin/rooms"), ("192.0.2.9", "/api/admin/me"),
+        ):  # fmt: skip
+            for method in ("GET", "HEAD") if "admin" not in path else ("GET",):
+                with front.connect() as client:
+                    answer = client.ask(f"{method} {path} HTTP/1.1\nHost: {host}\n{key}")
+                    assert (answer.status, answer.header("connection")) == (200, "close"), (host, path)
         surplus = [front.connect(), front.connect()]
         with front.connect() as beyond, contextlib.suppress(ConnectionError):
             beyond.send(b"GET / HTTP/1.1\r\nHost: open.test\r\n\r\n")
@@ -500,6 +599,6 @@ def test_it_drops_with_an_answer_what_is_above_the_ceiling(origin: Origin) -> No
         wait_for(lambda: front.admin("GET", "health")[0] == 200)
         health = front.admin("GET", "health")[1]
         assert health["connections"]["refusedTotal"] >= 6
-        assert health["inline"]["overloadedTotal"] == 4
+        assert health["inline"]["overloadedTotal"] == 4 + 7
         for client in held:
             client.socket.close()

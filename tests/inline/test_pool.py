@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,9 +19,9 @@ from app.domain.inline.failures import Failure, OriginFailed
 from app.domain.inline.hosts import HostIndex, InlineHost
 from app.domain.origins import Origin
 from app.infrastructure import address_guard
-from app.infrastructure.address_guard import AddressGuard
+from app.infrastructure.address_guard import AddressGuard, is_internal_text, own_ports
 from app.infrastructure.origin_pool import OriginPool
-from app.services.inline import Inline
+from app.services.inline import Inline, guard_of
 from tests.inline.test_saves import room
 
 INTERNAL = [
@@ -30,6 +31,41 @@ INTERNAL = [
     "192.88.99.1", "168.63.129.16", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "::127.0.0.1",
     "fec0::1", "198.18.0.1", "not an address",
 ]  # fmt: skip
+
+
+RANGES = """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.88.99.0/24
+    192.168.0.0/16 198.18.0.0/15 168.63.129.16/32 ::/96 ::ffff:0:0:0/96 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16
+    fc00::/7"""
+"""What INL-029 and INL-030 name, apart from the ranges that touch each other."""
+TOUCHING = (("224.0.0.0", "255.255.255.255", "223.255.255.255"), ("fe80::", "ffff" + ":ffff" * 7, "fe7f::"))
+
+
+@pytest.mark.req("INL-029", "INL-030")
+def test_it_knows_where_each_range_begins_and_ends() -> None:
+    for text in RANGES.split():
+        network = ip_network(text)
+        first, last = network[0], network[-1]
+        assert is_internal_text(str(first)), text
+        assert is_internal_text(str(last)), text
+        around = [str(first - 1)] if int(first) else []
+        around += [str(last + 1)] if text != "::/96" else ["::1:0:0:0"]
+        assert not any(map(is_internal_text, around)), (text, around)
+        if network.version == 4:
+            assert is_internal_text(f"::ffff:{last}")
+            assert is_internal_text(f"64:ff9b::{last}")
+    for first, last, before in TOUCHING:
+        assert [is_internal_text(address) for address in (first, last, before)] == [True, True, False]
+
+
+@pytest.mark.req("INL-232")
+def test_it_knows_the_places_of_its_own_stores() -> None:
+    """Of all three, with the port that each scheme has where none is said."""
+    runtime = SimpleNamespace(valkey_url="rediss://:secret@v.test", database_url="postgresql://u:p@d.test/qm?x=1")
+    made = Settings(secret=Secret("s" * 32), smtp_url=Secret("smtp://u:p@m.test:2525"))
+    assert set(guard_of(cast(Any, runtime), made)._own) == {("v.test", 6379), ("d.test", 5432), ("m.test", 2525)}
+    assert own_ports("unix:///run/valkey.sock", "redis://v.test:7000/1", "smtps://m.test", "smtp://m.test") == [
+        ("v.test", 7000), ("m.test", 465), ("m.test", 25),
+    ]  # fmt: skip
 
 
 @pytest.fixture

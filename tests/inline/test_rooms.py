@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -115,6 +116,21 @@ def test_it_keeps_what_a_declared_proxy_says_and_appends_whom_it_established() -
     ]  # fmt: skip
 
 
+@pytest.mark.req("INL-120")
+@pytest.mark.parametrize(("host", "tls", "port"), [
+    (b"shop.example", False, b"80"), (b"shop.example", True, b"443"), (b"shop.example:99", True, b"99"),
+    (b"[2001:db8::1]", False, b"80"), (b"[2001:db8::1]", True, b"443"), (b"[2001:db8::1]:99", False, b"99"),
+])  # fmt: skip
+def test_it_names_the_port_of_the_visitors_host(host: bytes, tls: bool, port: bytes) -> None:
+    sent = {b"host": host}
+    client = resolve_client("192.0.2.9", sent.get, TrustPolicy.of(0, ()), tls=tls)
+    lines = request_fields(b"Host: " + host, sent, client, Hop(b"m")).split(b"\r\n")
+    assert lines[1:4] == [
+        b"X-Forwarded-Host: " + host, b"X-Forwarded-Proto: " + (b"https" if tls else b"http"),
+        b"X-Forwarded-Port: " + port,
+    ]  # fmt: skip
+
+
 @pytest.mark.req("INL-062")
 def test_it_shows_the_console_on_every_host_while_no_room_is_inline() -> None:
     for host in ("any.test", "127.0.0.1", "shop.example:8080"):
@@ -176,15 +192,22 @@ def test_it_tells_of_a_failing_site_without_telling_what_nobody_should_know(fron
 
 @pytest.mark.req("INL-079")
 def test_it_slides_a_session_with_each_request(front: Front, origin: Origin) -> None:
-    front.room("slides", rate=6000, queueMaxPerIp=None, sessionTtlSec=2)
+    front.room("slides", rate=6000, queueMaxPerIp=None, sessionTtlSec=60)
     visitor = Visitor(front, "slides")
     visitor.enter()
-    import time
 
-    for _ in range(12):  # each of them well within the two seconds, on a slow machine too
-        time.sleep(0.2)
+    def ends_at() -> int:
+        return int(visitor.api("status?room=slides")["sessionExpiresAt"])
+
+    for _ in range(3):
+        before = ends_at()
+        time.sleep(0.25)  # the engine counts in tenths
         assert visitor.call().status == 200
-    time.sleep(2.3)
+        state = visitor.api("status?room=slides")
+        assert before < state["sessionExpiresAt"] <= state["now"] + 60_000
+    front.room("slides", sessionTtlSec=1)
+    assert visitor.call().status == 200
+    time.sleep(1.2)  # with nothing that would slide it
     over = visitor.call()
     assert (over.status, json.loads(over.body)["reason"]) == (503, "expired")
     visitor.close()

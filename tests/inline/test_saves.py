@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.domain.inline.proxy_origin import proxy_origin
 from app.domain.room import Room, RoomConfig
 from app.infrastructure import address_guard
 from app.infrastructure.address_guard import AddressGuard
+from app.services import inline_saves
 from app.services.inline_saves import InlineSaves
 
 PUBLIC = "203.0.114.7"
@@ -114,6 +116,19 @@ async def test_it_saves_a_name_that_does_not_resolve_and_says_so(names: dict[str
     assert await saves(public_url="https://q.test").judge(
         None, room("shop", origin="http://site.test").config, actor=OWNER, host="q.test", confirmed=True
     ) == []  # fmt: skip
+
+
+@pytest.mark.req("INL-033")
+async def test_it_waits_for_no_resolver_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(address_guard.socket, "getaddrinfo", lambda *_, **__: said.wait(20) and [])
+    assert inline_saves.RESOLVE_SEC == 2.0
+    monkeypatch.setattr(inline_saves, "RESOLVE_SEC", 0.05)
+    warnings = await saves(public_url="https://q.test").judge(
+        None, room("shop", origin="http://slow.test").config, actor=OWNER, host="q.test", confirmed=True
+    )
+    said.set()
+    assert [warning["code"] for warning in warnings] == ["proxy_origin_unresolved"]
 
 
 OTHER = room("other", "https://other.test/", "http://site.test")

@@ -72,8 +72,8 @@ def test_it_answers_for_whom_is_let_through(front: Front, origin: Origin, visito
 
 @pytest.mark.req("INL-230", "INL-169", "INL-170", "INL-172", "PAG-178")
 def test_it_answers_for_an_app_that_fails(front: Front, origin: Origin) -> None:
-    front.room("dead", state="bypass", proxyOrigin="http://127.0.0.1:1")
-    assert surge.rows(front, "dead.test") == surge.down(502, "origin_unreachable", "connect")
+    front.room("gone", state="bypass", proxyOrigin="http://127.0.0.1:1")
+    assert surge.rows(front, "gone.test") == surge.down(502, "origin_unreachable", "connect")
     origin.script = saying(b"no http\r\n\r\n", close=True)
     odd = surge.rows(front, "open.test")
     assert odd == surge.down(502, "origin_bad_response", "bad_response")

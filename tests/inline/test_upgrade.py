@@ -179,6 +179,8 @@ def test_it_opens_no_tunnel_of_http_2(front: Front, origin: Origin) -> None:
             assert client.answer().body == b"ok"
             lines = [line.partition(b":")[0].lower() for line in origin.heads[-1].split(b"\r\n")]
             assert not {b"upgrade", b"connection", b"http2-settings"} & set(lines)
+        unmeant = client.ask("GET / HTTP/1.1\nHost: open.test\nUpgrade: websocket\nConnection: keep-alive")
+        assert (unmeant.body, b"upgrade" in origin.heads[-1].lower()) == (b"ok", False)
         client.send(upgrade(protocol="h2c, websocket"))
         assert client.answer().body == b"ok"
     assert b"Upgrade: websocket" in origin.heads[-1].split(b"\r\n")
@@ -222,14 +224,23 @@ def test_it_ends_a_joined_connection_with_what_it_rests_on(front: Front, origin:
         assert client.head().status == 101
         assert client.exactly(6) == b"hello "
         held.append(client)
+    front.room("anybody", state="bypass")
+    crowd = [front.connect(timeout=12.0) for _ in range(45)]
+    for client in crowd:
+        client.send(upgrade("anybody.test"))
+        assert client.until(b"hello ")
     ref = visitors[0].api("status?room=sockets")["ref"]
     front.admin("POST", "rooms/sockets/eject", {"ref": ref})
+    front.admin("DELETE", "rooms/anybody")
 
     assert held[0].rest() == b""  # within 10 s, or the socket's own timeout fails this
     assert held[2].rest() == b""
+    for client in crowd:  # they rest on the room alone
+        assert client.rest() == b""
     held[1].send(b"still")
     assert held[1].exactly(5) == b"still"
     front.admin("DELETE", "rooms/idle")
+    front.room("idle", rate=6000)  # made anew at once, it is another room
     assert held[1].rest() == b""
-    for each in (*visitors, *held):
+    for each in (*visitors, *held, *crowd):
         each.close()

@@ -33,7 +33,10 @@ _ODD_LINE: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Beginnings of lines that are looked at one by one; all others pass untouched."""
-_CACHEABLE_BAR: Final = re.compile(rb"(?:^|[,\s])(?:private|no-store)\b", re.IGNORECASE)
+_CACHEABLE_BAR: Final = re.compile(rb"(?:^|[,\s])(?:private|no-store)(?=[\t ]*(?:,|$))", re.IGNORECASE)
+"""Says that no shared cache may store; ``private="a-field"`` speaks of that field alone."""
+_CDN_CACHING: Final = re.compile(rb"[a-z0-9-]+-cache-control|surrogate-control|edge-control|x-accel-expires")
+"""Names of lines by which caches in front are told to store what ``Cache-Control`` keeps from them (INL-140)."""
 _PLAIN_CONNECTIONS: Final = frozenset({b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade"})
 
 
@@ -166,6 +169,8 @@ def answer_head(head: AnswerHead, added: Added, *, is_chunked: bool, connection:
     if named or is_hidden:
         dropped = named - _NEVER_NAMED_IN_ANSWERS | ({b"cache-control"} if is_hidden else set())
         kept[1:] = [line for line in head.lines if name_of(line) not in dropped]
+    if added.cookies:
+        kept[1:] = [line for line in kept[1:] if _CDN_CACHING.fullmatch(name_of(line)) is None]
     if is_chunked:
         kept.append(b"Transfer-Encoding: chunked")
     if is_hidden:

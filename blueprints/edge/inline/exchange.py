@@ -128,8 +128,8 @@ class Exchange:
             self._fail(error)
         else:
             self._flush()
-            if self.deadline and not self.is_over:
-                self._wait_for_origin()
+            if self.deadline and self.has_begun and not self.is_over:
+                self._wait_for_origin()  # the time for the head is one in all (INL-158)
 
     def on_eof(self) -> bool:
         """As of Owner."""

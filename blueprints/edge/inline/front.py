@@ -72,14 +72,17 @@ class InlineFront:
         http.is_page = is_page(head.headers)
         if client.note:
             self._edge_gate.let_in(client, head, is_inline=True)
+        is_surplus = http.protocol.standing is Standing.SURPLUS
+        if is_surplus:
+            http.keep_alive = False
         if is_own(head.path):
-            await self._serve_own(http, head, client)
+            await self._serve_own(http, head, client, host)
             return
         if head.path.startswith(ADMIN) and self._edge_gate.hosts.keeps_admin(client.host):
             http.inline = None
             await http.serve_own(head, client)
             return
-        if http.protocol.standing is Standing.SURPLUS:
+        if is_surplus:
             self._gate.counts.count(host.first.id, Passed.OVERLOADED)
             raise Full
         if self._forwarder.hop.is_own(head.headers):
@@ -96,20 +99,23 @@ class InlineFront:
                 return
         await self._pass_gate(http, head, client, host, url, upgrade)
 
-    async def _serve_own(self, http: EdgeHttp, head: Head, client: Client) -> None:
+    async def _serve_own(self, http: EdgeHttp, head: Head, client: Client, host: InlineHost) -> None:
         """A path below ``/__qm`` (INL-053 … INL-057)."""
+        head.target = head.target[len(PREFIX) :]
+        head.path = head.path[len(PREFIX) :]
+        if http.protocol.standing is Standing.SURPLUS:
+            try:
+                await self._edge_gate.let_into_reserve(client, head)
+            except Full:
+                self._gate.counts.count(host.first.id, Passed.OVERLOADED)
+                raise
         if wanted_upgrade(head.headers):
             raise UpgradeNotSupported
         if head.headers.get(b"service-worker") == b"script":
             raise NotFound
-        if head.path == PREFIX:
+        if not head.path:
             await self._serve_bare_prefix(http, client)
             return
-        head.target = head.target[len(PREFIX) :]
-        head.path = head.path[len(PREFIX) :]
-        if http.protocol.standing is Standing.SURPLUS:
-            http.keep_alive = False
-            await self._edge_gate.let_into_reserve(client, head)
         await http.serve_own(head, client)
 
     async def _serve_bare_prefix(self, http: EdgeHttp, client: Client) -> None:
