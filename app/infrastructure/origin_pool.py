@@ -7,6 +7,8 @@ Belongs here: sockets and their loss. Not here: what is sent and read (the edge)
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import ssl
 import struct
@@ -27,6 +29,9 @@ UNREPEATABLE_IDLE_SEC: Final = 1.0
 ADDRESSES_TRIED: Final = 3
 ADDRESS_SEC: Final = 3.0
 """Time for one of several addresses."""
+REST_READ: Final = 65_536
+REST_READS: Final = 4
+"""How much of an answer is read from a connection that is broken off already; the visitor's slowness does not count."""
 GAUGE: Final = "upstream"
 """Gauge of the connections that all workers of the instance have open."""
 _GAUGE_KEY: Final = b"origins"
@@ -80,9 +85,28 @@ class OriginLink(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.is_lost = True
         self._pool.forget(self)
+        if exc is not None and self.owner is not None:
+            self._hand_over_rest()
         if self.owner is not None:
             owner, self.owner = self.owner, None
             owner.on_lost(is_reset=exc is not None)
+
+    def _hand_over_rest(self) -> None:
+        """Give the owner what came before the origin broke off and was not read yet.
+
+        A site that refuses an upload answers and closes. Its reset may be noticed by the next write, which ends the
+        transport, while the answer still lies in the socket (INL-146). Not over TLS, whose bytes only the transport
+        can read.
+        """
+        sock = self.transport.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0 or self.transport.get_extra_info("sslcontext") is not None:
+            return
+        with contextlib.suppress(OSError):
+            for _ in range(REST_READS):
+                data = os.read(sock.fileno(), REST_READ)
+                if not data or self.owner is None:  # no more, or it has all it wanted
+                    return
+                self.owner.on_data(data)
 
     def pause_writing(self) -> None:
         self.is_paused = True

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from app.core.secret import Secret
 from app.core.settings import Settings
@@ -20,7 +22,7 @@ from app.domain.inline.hosts import HostIndex, InlineHost
 from app.domain.origins import Origin
 from app.infrastructure import address_guard
 from app.infrastructure.address_guard import AddressGuard, is_internal_text, own_ports
-from app.infrastructure.origin_pool import OriginPool
+from app.infrastructure.origin_pool import OriginLink, OriginPool
 from app.services.inline import Inline, guard_of
 from tests.inline.test_saves import room
 
@@ -206,6 +208,63 @@ async def test_it_believes_no_certificate_that_cannot_be_verified(tmp_path: Any)
         pool._tls.load_verify_locations(tmp_path / "cert.pem")
         link = await pool.connect(Origin("https", "127.0.0.1", at))
         link.abort()
+
+
+class Taker:
+    """An owner that keeps what it is told."""
+
+    def __init__(self, link: OriginLink, *, enough: int = 0) -> None:
+        """``enough``: gives the connection up once it has so many bytes, as after a whole answer."""
+        self.link, self.enough = link, enough
+        self.told: list[bytes | str] = []
+        self.lost = asyncio.Event()
+
+    def on_data(self, data: bytes) -> None:
+        self.told.append(data)
+        if self.enough and sum(len(part) for part in self.told) >= self.enough:
+            self.link.abort()
+            self.lost.set()
+
+    def on_eof(self) -> bool:
+        return False
+
+    def on_lost(self, *, is_reset: bool) -> None:
+        self.told.append("reset" if is_reset else "lost")
+        self.lost.set()
+
+    def on_writable(self, is_writable: bool) -> None:
+        pass
+
+
+REFUSAL = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig"
+
+
+async def _broken_off(said: bytes, *, enough: int = 0) -> list[bytes | str]:
+    """What the owner is told when the origin says this and breaks off before the next part of the upload is written."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pool = OriginPool(AddressGuard(allow_private=True), timeout_sec=5)
+        link = await pool.connect(Origin("http", "127.0.0.1", listener.getsockname()[1]))
+        taker = link.owner = Taker(link, enough=enough)
+        site, _ = listener.accept()
+        with site:
+            site.sendall(said)
+            site.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.transport.write(b"the next part")  # before the loop has looked at what came
+        await asyncio.wait_for(taker.lost.wait(), 20)
+        assert pool.open_links == 0
+        return taker.told
+
+
+@pytest.mark.req("INL-146", "INL-142")
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_it_hands_over_an_answer_whose_origin_broke_off_the_upload(new_loop: Callable[[], Any]) -> None:
+    """A site that refuses an upload answers and closes; its reset may be noticed first, by the next write."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(_broken_off(REFUSAL)) == [REFUSAL, "reset"]
+        assert runner.run(_broken_off(REFUSAL, enough=len(REFUSAL))) == [REFUSAL]
+        assert runner.run(_broken_off(b"")) == ["reset"]
+        *long, end = runner.run(_broken_off(b"x" * 100_000))
+        assert (b"".join(part for part in long if isinstance(part, bytes)), end) == (b"x" * 100_000, "reset")
 
 
 @pytest.mark.req("INL-040", "INL-027", "CFG-168")
