@@ -251,6 +251,53 @@ async def test_it_leaves_the_owner_the_reclaim_which_voids_every_copy_of_the_key
     assert await world.valkey.execute("EXISTS", world.keys.shared(1)) == 0
 
 
+@pytest.mark.req("ENG-298", "ENG-156")
+async def test_it_gives_an_owner_who_moved_too_often_his_session_back_though_he_has_its_key(world: World) -> None:
+    """His own browser never loses the key; from an address too many it counts for nothing."""
+    await world.create(rate_per_minute=60)
+    (owner,) = await world.joined()
+    await world.check(owner)
+    key, home = list(owner.doors), owner.address
+    for i in range(14):
+        await world.check(friend(owner, f"train-{i}"))
+    owner.address = owner.network = "station"
+    seated = await world.join(owner)
+    await world.check(owner)
+    owner.address = owner.network = "hotel"
+    refused = await world.check(owner)
+
+    reclaimed = await world.join(owner)
+    entered = await world.check(owner)
+    first = await world.check(friend(Browser(doors=key), home or owner.name))
+
+    assert seated.view is not None
+    assert seated.view.state is ViewState.ACTIVE, "one address was left"
+    assert refused.is_shared
+    assert reclaimed.reason is Reason.RECLAIMED
+    assert entered.verdict is Verdict.ADMITTED
+    assert (first.verdict, first.reason) == (Verdict.QUEUE, Reason.BAD_TOKEN), "every copy of the key is void"
+    assert (await world.figures()).active == 1
+
+
+@pytest.mark.req("ENG-298", "ENG-156")
+async def test_it_gives_a_stranger_with_too_many_copies_of_a_key_a_place_at_the_end(world: World) -> None:
+    """Without the owner's cookie there is nothing to take back: a view of the session would send him in circles."""
+    await world.create(rate_per_minute=60)
+    (owner,) = await world.joined()
+    await world.check(owner)
+    for i in range(15):
+        await world.check(friend(owner, f"friend-{i}"))
+    known, late = friend(owner, "friend-3"), friend(owner, "late")
+
+    inside = await world.join(known)
+    outside = await world.join(late)
+
+    assert inside.view is not None
+    assert inside.view.state is ViewState.ACTIVE
+    assert outside.code is JoinCode.CREATED
+    assert (await world.check(owner)).verdict is Verdict.SESSION
+
+
 async def test_it_counts_no_address_twice_in_one_batch(world: World) -> None:
     await world.create(rate_per_minute=60)
     (owner,) = await world.joined()

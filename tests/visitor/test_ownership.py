@@ -315,6 +315,10 @@ async def test_it_counts_and_refuses_the_seventeenth_address_of_a_session(site: 
     assert marked["reason"] == "session", "behind an undeclared proxy nobody can be told apart"
     counts = site.visitor.counts
     assert counts.by_room["shop", Counted.SHARED_SESSIONS] == counts.totals[Counted.SHARED_SESSIONS] == 1 + 9
+    browser.peer = "203.0.113.202"
+    assert "qm_dk_shop" in browser.jar, "the owner's own browser has the key too"
+    assert (await browser.join()).json["reason"] == "reclaimed"
+    assert (await browser.check(url=PAGE)).json["reason"] == "admitted"
 
 
 @pytest.mark.req("ENG-159")

@@ -1,16 +1,23 @@
 -- What a join of an owner goes on with: his ticket, his session taken back from another browser, his place in the
--- pre-queue. `item` and `tail`: see owner.lua.
+-- pre-queue. `item`: see fn/join.lua; `tail`: see owner.lua.
 
-local byte
-qm.bind(function() byte = string.byte end)
+local byte, sub
+qm.bind(function() byte, sub = string.byte, string.sub end)
 
 local T, REASON, V = qm.T, qm.REASON, qm.VIEW
+local ADDRESS = 47 -- where the digest of the visitor's address begins in an item of join.lua
 
 -- Seq that an answer about a pass which was taken back has to wait for (ENG-158).
 local function reclaim_seq(R, n, rec)
   if not qm.is_reclaimed(rec) then return 0 end
   local seq = qm.door_get(R, n).seq
   return seq > R.h.committed and seq or 0
+end
+
+-- True when the request has the key of n's session and may use it: from an address too many (ENG-298) it counts for
+-- nothing, so that the owner who keeps being refused at the door takes his session back.
+local function holds_key(R, n, door, item, tail)
+  return qm.has_door_key(item, tail, door.key) and qm.session_is_open_to(R, n, door, sub(item, ADDRESS, ADDRESS + 7))
 end
 
 -- The view of ticket n when it is live and this request's, what to say of it (RECLAIMED or none), and the seq to wait
@@ -20,7 +27,7 @@ function qm.carry_on(R, n, rec, proof, item, tail)
   if state == T.EJECTED then return nil, REASON.EJECTED end
   if not qm.is_live(state) then return nil, REASON.EXPIRED end
   local door = state == T.ACTIVE and qm.door_get(R, n)
-  local holds = door and qm.has_door_key(item, tail, door.key)
+  local holds = door and holds_key(R, n, door, item, tail)
   if proof == 0 and not holds then return nil, REASON.BAD_TOKEN end
   if proof > 0 then rec = qm.bind_owner(R, n, rec, proof, item, tail, qm.item_from(item, tail)) end
   local why = 0

@@ -46,6 +46,13 @@ function qm.session_shared(R, n, rec, door, address)
   return true
 end
 
+-- True when session_shared would say so of a key that comes from `address`; notes nothing.
+function qm.session_is_open_to(R, n, door, address)
+  if door.roams == 0 then return true end -- one address up to now
+  local known, others = others_of(R, call("HGET", R.g .. "sa", n) or "", address)
+  return known or #others < MOST
+end
+
 -- Begins the addresses of a session that n's holder enters from `address`; the door record is the caller's.
 function qm.session_first(R, n, rec, door, address)
   door.roams = 0
