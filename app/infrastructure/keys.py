@@ -261,6 +261,11 @@ def leader_epoch(prefix: str) -> str:
     return prefix + "leader:epoch"
 
 
+def inline_turn_key(prefix: str) -> str:
+    """Held by the one save of an inline room that is being judged (INL-011)."""
+    return prefix + "inline:turn"
+
+
 def sites_key(prefix: str) -> str:
     """Hash: ``s`` and the address of a site → how it answers; ``k`` and the address → its latest knocks."""
     return prefix + "sites"

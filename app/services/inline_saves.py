@@ -61,6 +61,12 @@ class InlineSaves:
         self._guard = guard
         self._rooms = rooms
 
+    @staticmethod
+    def concerns(before: RoomConfig | None, after: RoomConfig) -> bool:
+        """Tell whether the save rests on the other rooms, so that no two such saves may be judged at once."""
+        is_inline = after.is_inline or (before is not None and before.is_inline)
+        return is_inline and bool(_changed(before, after))
+
     async def judge(
         self, before: RoomConfig | None, after: RoomConfig, *, actor: str, host: str, confirmed: bool
     ) -> Warnings:
@@ -70,8 +76,7 @@ class InlineSaves:
         Raises Forbidden (InlineRequiresOwner, StepUpRequired), BadRequest, OriginConflict.
         """
         changed = _changed(before, after)
-        is_inline = after.is_inline or (before is not None and before.is_inline)
-        if not changed or not is_inline:
+        if not self.concerns(before, after):
             self._refuse_loops(after, changed)
             return []
         if isinstance(actor, Actor) and actor.role is not None and actor.role != Role.OWNER.word:

@@ -12,6 +12,7 @@ from app.infrastructure.engine_jobs import EngineJobs
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.heavy_link import HeavyLink
 from app.infrastructure.hour_store import HourStore, LiveHours
+from app.infrastructure.inline_turn import InlineTurn
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.memory_limits import container_limit
 from app.infrastructure.metric_book import MetricBook
@@ -70,6 +71,7 @@ class RoomServices:
             sites=Sites(sites, every_ms=settings.mesh_knock_ms, timeout_ms=settings.mesh_timeout_ms),
             keep_hours=keeper.keep_last,
             inline=InlineSaves(settings=settings, guard=addresses, rooms=directory.all),
+            turn=InlineTurn(loader, prefix),
             failures=OriginFailures(valkey, prefix),
         )
         refs = RefsElsewhere(HeavyLink(runtime.heavy_path), RefsHere(lookup))

@@ -7,7 +7,8 @@ commit, make every process look again. Not here: field checks (domain/room_field
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,12 +16,13 @@ from app.core.clock import wall_ms
 from app.core.errors import NoRoom, QmError, StorageUnavailable
 from app.core.ids import RoomId, is_room_id
 from app.domain.opening import Moment
-from app.domain.room import Room
+from app.domain.room import Room, RoomConfig
 from app.domain.room_fields import BY_KEY, RoomPatch, new_config, parse_patch
 from app.domain.room_warnings import warnings_for
 from app.infrastructure.engine_admin import EngineAdmin, RoomWrite, WriteCode
 from app.infrastructure.engine_errors import RoomGone
 from app.infrastructure.engine_results import RoomFigures
+from app.infrastructure.inline_turn import InlineTurn
 from app.infrastructure.origin_failures import OriginFailures
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.commit import CommitWaiter
@@ -98,10 +100,12 @@ class RoomService:
         sites: Sites | None = None,
         keep_hours: Callable[[RoomId], Awaitable[None]] | None = None,
         inline: InlineSaves | None = None,
+        turn: InlineTurn | None = None,
         failures: OriginFailures | None = None,
     ) -> None:
         """``sites``: how sites answer; None: it is not told. ``keep_hours``: keeps what a room did before it ends.
-        ``inline``: judges saves of inline rooms; None: whoever saves may do so. ``failures``: of origins, as shown.
+        ``inline``: judges saves of inline rooms, one after the other by ``turn``; None: whoever saves may do so.
+        ``failures``: of origins, as shown.
         """
         self._engine = engine
         self._rooms = rooms
@@ -110,6 +114,7 @@ class RoomService:
         self._sites = sites
         self._keep_hours = keep_hours
         self._inline = inline
+        self._turn = turn
         self._last: dict[RoomId, RoomFigures | None] = {}
         self._stale_since: int | None = None
 
@@ -166,12 +171,23 @@ class RoomService:
         for _ in range(TRIES):
             moment = Moment(wall_ms(), room.config.opens_at if room is not None else None)
             patch = parse_patch(body, creating=room is None and room_id is not None, moment=moment)
-            warnings = await self._judge(patch, room, actor=actor, host=host, confirmed=confirmed)
-            saved = await self._save(patch, room, actor, if_match)
+            async with self._in_turn(patch, room):
+                warnings = await self._judge(patch, room, actor=actor, host=host, confirmed=confirmed)
+                saved = await self._save(patch, room, actor, if_match)
             if saved is not None:
                 return replace(saved, warnings=[*saved.warnings, *warnings]) if warnings else saved
             room = await self._rooms.reload(patch.id)
         raise StorageUnavailable
+
+    @asynccontextmanager
+    async def _in_turn(self, patch: RoomPatch, room: Room | None) -> AsyncIterator[None]:
+        """Let a save that rests on other rooms see what every earlier one has left (INL-011)."""
+        if self._turn is None or not InlineSaves.concerns(*_both(patch, room)):
+            yield
+            return
+        async with self._turn.hold():
+            await self._rooms.look_again()
+            yield
 
     async def _judge(
         self, patch: RoomPatch, room: Room | None, *, actor: str, host: str, confirmed: bool
@@ -179,8 +195,7 @@ class RoomService:
         """What the save does to inline hosts: refusals and warnings."""
         if self._inline is None:
             return []
-        before = None if room is None else room.config
-        after = new_config(patch) if before is None else replace(before, **patch.values)
+        before, after = _both(patch, room)
         return await self._inline.judge(before, after, actor=actor, host=host, confirmed=confirmed)
 
     async def change(
@@ -318,6 +333,12 @@ class RoomService:
     def _refuse_while_commits_fail(self) -> None:
         if self._commits.refusing():
             raise CommitsFail
+
+
+def _both(patch: RoomPatch, room: Room | None) -> tuple[RoomConfig | None, RoomConfig]:
+    """The room before and after a save."""
+    before = None if room is None else room.config
+    return before, new_config(patch) if before is None else replace(before, **patch.values)
 
 
 def _judged(patch: RoomPatch, room: Room) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -226,6 +227,30 @@ def test_a_hint_says_what_changed_and_nothing_of_it(pair: Pair) -> None:
     for caller, role in ((by_key, "operator"), (watcher, "monitor")):
         assert caller("GET", "/api/admin/me").json()["role"] == role
     assert pair.other_owner("GET", "/api/admin/rooms/hinted").json()["room"]["name"] == "Secret room"
+
+
+@pytest.mark.req("INL-008", "INL-010", "INL-011")
+def test_saves_at_the_same_moment_give_no_host_two_origins_and_make_no_loop(pair: Pair) -> None:
+    owners = [one.with_key(pair.one.admin_key) for one in (pair.at_one, pair.at_two) for _ in range(2)]
+
+    def save(number: int, target: str, origin: str) -> httpx.Response:
+        room = {"id": f"race-{number}", "targetUrl": f"http://{target}", "proxyOrigin": origin}
+        return owners[number]("POST", "/api/admin/rooms", room)
+
+    with ThreadPoolExecutor(4) as hands:
+        for _ in range(4):
+            hosts = list(
+                hands.map(save, range(4), ["race.test"] * 4, [f"http://203.0.113.{n % 2 + 1}" for n in range(4)])
+            )
+            stored = {answer.json()["room"]["proxyOrigin"] for answer in hosts if answer.status_code == 200}
+            assert len(stored) == 1
+            assert {code(answer)[1] for answer in hosts if answer.status_code != 200} == {"proxy_origin_conflict"}
+            loops = list(
+                hands.map(save, range(2), ["a.race.test", "b.race.test"], ["http://b.race.test", "http://a.race.test"])
+            )
+            assert sorted(answer.status_code for answer in loops) == [200, 400]
+            for number in range(4):
+                pair.owner("DELETE", f"/api/admin/rooms/race-{number}")
 
 
 @pytest.mark.req("ADM-055")
