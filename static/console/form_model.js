@@ -4,12 +4,13 @@ import { ask } from "./api.js";
 import { t } from "./i18n.js";
 import { expectOwn, putRoom, roomOf } from "./store.js";
 import { words } from "./toasts.js";
-import { FIELDS, toRaw } from "./form_fields.js";
+import { FIELDS, readField, toRaw, WHOLES } from "./form_fields.js";
+import { isScheduled } from "./doors.js";
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** Parsed form of a server's value, so that both sides are compared alike. */
-const parsed = (name, value) => FIELDS[name].parse(toRaw(name, value)).value;
+/** A server's value as the form would show it, so that both sides are compared alike. */
+const alike = (name, one, other) => same(toRaw(name, one), toRaw(name, other));
 
 export class RoomForm {
   /** Server's words about fields, by name; the page's own mistakes are computed. */
@@ -25,10 +26,20 @@ export class RoomForm {
   constructor(room) {
     this.id = room?.id ?? null;
     this.names = Object.keys(FIELDS).filter((name) => name !== "id" || !room);
-    this.base = Object.fromEntries(this.names.map((name) => [name, room ? (room[name] ?? null) : FIELDS[name].first]));
+    this.base = Object.fromEntries(this.names.map((name) => [name, room ? readField(name, room) : FIELDS[name].first]));
     this.raw = signal(Object.fromEntries(this.names.map((name) => [name, toRaw(name, this.base[name])])));
-    this.results = computed(() => Object.fromEntries(this.names.map((name) => [name, FIELDS[name].parse(this.raw.value[name])])));
-    this.changed = computed(() => this.names.filter((name) => !same(this.raw.value[name], toRaw(name, this.base[name]))));
+    this.results = computed(() => Object.fromEntries(this.names.map((name) => [name, FIELDS[name].parse(this.raw.value[name], this.raw.value)])));
+    this.changed = computed(() => this.names.filter((name) => this.isShown(name) && !same(this.raw.value[name], toRaw(name, this.base[name]))));
+  }
+
+  /** Whether a field is there, as the others stand; one that is not keeps what the room has. */
+  isShown(name) {
+    return FIELDS[name].shown?.(this.raw.value) ?? true;
+  }
+
+  /** The room as the last frame showed it; null for a new one, or one that is gone. */
+  #now() {
+    return this.id === null ? null : roomOf(this.id).peek();
   }
 
   set(name, raw) {
@@ -48,8 +59,10 @@ export class RoomForm {
   /** What the page itself finds wrong with a field, once the field was touched. */
   #finding(name) {
     const { error } = this.results.value[name];
-    if (!error || !(this.tried.value || this.changed.value.includes(name))) return "";
-    return t(error.key, error.values);
+    const touched = this.changed.value.includes(name);
+    /* A time that was set is over one day, and stays what it is. */
+    const judged = touched || (this.tried.value && FIELDS[name].kind !== "moment");
+    return error && judged && this.isShown(name) ? t(error.key, error.values) : "";
   }
 
   firstWrong() {
@@ -58,10 +71,12 @@ export class RoomForm {
 
   /** Changed fields that somebody else changed meanwhile to something else (CON-192). */
   #overtaken() {
-    const now = this.id === null ? null : roomOf(this.id).peek();
+    const now = this.#now();
     if (!now) return {};
-    const met = this.changed.value.filter((name) => !same(parsed(name, now[name]), parsed(name, this.base[name])) && !same(parsed(name, now[name]), this.results.value[name].value));
-    return Object.fromEntries(met.map((name) => [name, now[name] ?? null]));
+    const theirs = (name) => readField(name, now);
+    const agrees = (name) => same(FIELDS[name].parse(toRaw(name, theirs(name)), this.raw.value).value, this.results.value[name].value);
+    const met = this.changed.value.filter((name) => !alike(name, theirs(name), this.base[name]) && !agrees(name));
+    return Object.fromEntries(met.map((name) => [name, theirs(name)]));
   }
 
   /** Settle one conflict: keep what was typed, or take the server's value. */
@@ -74,23 +89,45 @@ export class RoomForm {
     });
   }
 
+  /** Value of a field as it will be: what was typed, else what the room has by now. */
+  #held(name) {
+    if (this.changed.value.includes(name)) return this.results.value[name].value;
+    const now = this.#now();
+    return now ? readField(name, now) : this.base[name];
+  }
+
   #payload() {
-    const body = Object.fromEntries(this.changed.value.map((name) => [FIELDS[name].sent ?? name, this.results.value[name].value]));
+    const body = {};
+    for (const name of this.changed.value) {
+      const { of, sent = name } = FIELDS[name];
+      if (of) body[of] = WHOLES[of]((member) => this.#held(`${of}.${member}`));
+      else body[sent] = this.results.value[name].value;
+    }
     if (body.name === "") delete body.name;
     return { ...body, id: this.id ?? body.id };
   }
 
   /**
-   * Save the changed fields in one request. Returns the server's answer, or null when something is to be put right.
-   * What the server refused before is its to judge again: the cause may lie in another field, or be gone.
+   * Whether it can be sent as it stands; what is in the way is shown. What the server refused before is its to judge
+   * again: the cause may lie in another field, or be gone.
    */
-  async save() {
+  isReady() {
     this.tried.value = true;
-    if (this.busy.value) return null;
     this.refusals.value = {};
-    if (this.names.some((name) => this.#finding(name))) return null;
+    if (this.names.some((name) => this.#finding(name))) return false;
     this.conflicts.value = this.#overtaken();
-    if (Object.keys(this.conflicts.value).length > 0) return null;
+    return Object.keys(this.conflicts.value).length === 0;
+  }
+
+  /** Whether it calls off a drop, which lets a pre-queue in. */
+  opensDoors() {
+    const now = this.#now();
+    return now !== null && isScheduled(now) && this.changed.value.includes("opensAt") && this.results.value.opensAt.value === null;
+  }
+
+  /** Save the changed fields in one request. Returns the server's answer, or null when something is to be put right. */
+  async save() {
+    if (this.busy.value || !this.isReady()) return null;
     this.busy.value = true;
     try {
       if (this.id !== null && this.changed.value.includes("rate")) expectOwn(this.id, "rate", this.results.value.rate.value);
@@ -105,9 +142,18 @@ export class RoomForm {
     }
   }
 
+  /** The field that a name in the server's refusal means; of a setting of several, the first that the sentence names. */
+  #placeOf(named, sentence) {
+    const [whole, member] = named.replace(/^ratePerMinute$/, "rate").split(/[.[]/);
+    if (this.names.includes(whole)) return whole;
+    const places = this.names.filter((name) => FIELDS[name].of === whole && this.isShown(name));
+    const rank = (name) => (name === `${whole}.${member}` ? -2 : sentence.indexOf(name.slice(whole.length + 1)) >>> 0);
+    return places.sort((one, other) => rank(one) - rank(other))[0];
+  }
+
   #refused(refusal) {
-    const place = (field) => field.split(/[.[]/)[0].replace(/^ratePerMinute$/, "rate");
-    const named = refusal.code === "target_url_required" ? ["targetUrl"] : refusal.code === "invalid_room_id" ? ["id"] : refusal.fields.map(place);
+    const placed = refusal.fields.map((field) => this.#placeOf(field, refusal.message));
+    const named = refusal.code === "target_url_required" ? ["targetUrl"] : refusal.code === "invalid_room_id" ? ["id"] : placed;
     const known = named.filter((name) => this.names.includes(name));
     batch(() => {
       this.refusals.value = Object.fromEntries(known.map((name, place) => [name, place === 0 ? words(refusal) : t("form.refused")]));

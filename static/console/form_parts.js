@@ -3,58 +3,14 @@ import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { FIELDS } from "./form_fields.js";
 import { InlineSwitch, isHeld } from "./form_inline.js";
+import { Frame, unitWord } from "./form_frame.js";
+import { JoinsNow, Moment, Switch } from "./form_automatic.js";
+import { server } from "./store.js";
 import { alarm, arrow, check, chevron, cross, plus } from "./icons.js";
-
-const UNITS = { "/min": "/min", sec: "s" };
-
-const unitWord = (unit) => UNITS[unit] ?? t(`unit.${unit}`);
-
-/** Short text of a field's value, for `default …`, `was …` and conflicts. */
-function shortly(name, value) {
-  if (name === "tagOrigins" && value === null) return t("form.tag.same").toLowerCase();
-  if (Array.isArray(value) && value.length > 0) return String(value.length);
-  return value === null || value.length === 0 ? t("form.none") : String(value);
-}
-
-/** At the right of a label: the value before the change, else the default. */
-function Aside({ form, name }) {
-  const changed = form.changed.value.includes(name);
-  if (changed && form.id !== null) return html`<span class="field-aside">${t("form.was", { value: shortly(name, form.base[name]) })}</span>`;
-  const { first, kind } = FIELDS[name];
-  return first === "" || kind === "inline" ? null : html`<span class="field-aside">${t("form.default", { value: shortly(name, first) })}</span>`;
-}
-
-const Dot = () => html`<span class="dot" role="img" aria-label=${t("form.changed.one")}></span>`;
-
-function Conflict({ form, name }) {
-  if (!(name in form.conflicts.value)) return null;
-  const now = form.conflicts.value[name];
-  return html`
-    <div class="caution" role="alert">${alarm()}<span>${t("form.conflict", { value: shortly(name, now) })}</span>
-      <button type="button" class="button" onClick=${() => form.settle(name, true)}>${t("form.conflict.keep")}</button>
-      <button type="button" class="button" onClick=${() => form.settle(name, false)}>${t("form.conflict.take")}</button></div>
-  `;
-}
-
-/** Frame around any control: `children` is a function of the attributes that tie it to its words. */
-function Frame({ form, name, wide = false, labelled = true, children }) {
-  const mistake = form.mistake(name);
-  const changed = form.id !== null && form.changed.value.includes(name);
-  const label = html`${t(`f.${name}`)}${changed && html` <${Dot} />`}`;
-  const ties = { id: `f-${name}`, "aria-describedby": `f-${name}-note`, "aria-invalid": Boolean(mistake), class: mistake ? "field-bad" : "" };
-  return html`
-    <div class="field ${wide ? "field-wide" : ""}">
-      <div class="field-head">${labelled ? html`<label for="f-${name}">${label}</label>` : html`<span class="field-label">${label}</span>`}<${Aside} form=${form} name=${name} /></div>
-      ${children(ties)}
-      ${mistake ? html`<p class="note note-bad" id="f-${name}-note">${alarm()}<span>${mistake}</span></p>` : html`<p class="note" id="f-${name}-note">${t(`f.${name}.help`)}</p>`}
-      <${Conflict} form=${form} name=${name} />
-    </div>
-  `;
-}
 
 function Line({ form, name }) {
   const { kind, unit } = FIELDS[name];
-  const hint = name === "name" ? (form.raw.value.id ?? form.id) : FIELDS[name].first === null ? t("form.none") : undefined;
+  const hint = name === "name" ? (form.raw.value.id ?? form.id) : FIELDS[name].first === null && !FIELDS[name].needed ? t("form.none") : undefined;
   return html`
     <${Frame} form=${form} name=${name}>
       ${(ties) => html`
@@ -124,14 +80,16 @@ function Rules({ form, name }) {
   `;
 }
 
-/** A choice of few words; those of an inline room alone are there only while it is one. */
+/** A choice of few words; `server` is the one of rooms without a setting of their own, and tells what that is now. */
 function Choice({ form, name }) {
-  if (!form.raw.value.proxyOrigin.on) return null;
+  const { options, ofServer } = FIELDS[name];
+  const now = ofServer && server.value ? t("form.server.now", { value: ofServer(server.value) }) : t("form.server");
   return html`
-    <${Frame} form=${form} name=${name}>
+    <${Frame} form=${form} name=${name} wide=${Boolean(ofServer)}>
       ${(ties) => html`
         <span class="select"><select ...${ties} value=${form.raw.value[name]} onChange=${(event) => form.set(name, event.currentTarget.value)}>
-          ${FIELDS[name].options.map(([word, key]) => html`<option key=${word} value=${word}>${t(key)}</option>`)}</select>${chevron()}</span>
+          ${ofServer && html`<option value="server">${now}</option>`}
+          ${options.map(([word, key]) => html`<option key=${word} value=${word}>${t(key)}</option>`)}</select>${chevron()}</span>
       `}
     <//>
   `;
@@ -152,18 +110,22 @@ function Inline({ form, name }) {
   `;
 }
 
-const VIEWS = { lines: Origins, tag: TagOrigins, rules: Rules, inline: Inline, choice: Choice };
+const VIEWS = { lines: Origins, tag: TagOrigins, rules: Rules, inline: Inline, choice: Choice, moment: Moment, switch: Switch };
 
-/** One field of the form by its name. */
+/** One field of the form by its name, if it is there as the others stand. */
 export function Field({ form, name }) {
+  if (!form.isShown(name)) return null;
   const View = VIEWS[FIELDS[name].kind] ?? Line;
-  return html`<${View} form=${form} name=${name} />`;
+  return html`<${View} form=${form} name=${name} />${name === "autoActivate.joinsPerMin" && form.id !== null && html`<${JoinsNow} id=${form.id} />`}`;
 }
+
+const isFewer = (form, name) => {
+  const { value } = form.results.value[name];
+  return Boolean(value) && (form.base[name] === null || value < form.base[name]);
+};
 
 /** A low number of places per address hurts honest people first; said before it is saved (CON-191). */
 export function FewPlaces({ form }) {
-  const { value } = form.results.value.queueMaxPerIp;
-  const before = form.base.queueMaxPerIp;
-  if (!value || (before !== null && value >= before)) return null;
+  if (!isFewer(form, "queueMaxPerIp") && !isFewer(form, "preQueueMaxPerIp")) return null;
   return html`<p class="caution">${alarm()}<span>${t("form.fewplaces")}</span></p>`;
 }

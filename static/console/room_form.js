@@ -12,11 +12,12 @@ import { dropRoom, order, roomOf } from "./store.js";
 import { toast } from "./toasts.js";
 import { alarm } from "./icons.js";
 import { Confirm, Panel, Warnings } from "./dialogs.js";
-import { FEW, SECTIONS } from "./form_fields.js";
+import { FEW, idOf, SECTIONS } from "./form_fields.js";
 import { HostLeft, Leaving } from "./form_inline.js";
 import { Field, FewPlaces } from "./form_parts.js";
 import { RoomForm } from "./form_model.js";
 import { Install } from "./install.js";
+import { DropWords, Present } from "./schedule.js";
 import { TryUrl } from "./try_url.js";
 
 /** Open the form for `room`, or for a new one, at a section. The first room is asked three things only. */
@@ -34,6 +35,8 @@ function Section({ form, section, fields }) {
   return html`
     <section id="section-${section.name}">
       <h3>${t(`section.${section.name}`)}</h3>
+      ${section.told && html`<p class="section-what">${t(section.told)}</p>`}
+      ${fields.includes("opensAt") && form.id !== null && html`<${Present} room=${roomOf(form.id).value} />`}
       <div class="fields">${fields.map((name) => html`<${Field} key=${name} form=${form} name=${name} />`)}</div>
       ${fields.includes("queueMaxPerIp") && html`<${FewPlaces} form=${form} />`}
       ${fields.includes("rules") && form.id !== null && html`<${TryUrl} id=${form.id} rules=${unsaved(form)} />`}
@@ -90,6 +93,13 @@ function DeleteWords({ id }) {
   return html`${rich("delete.body", { n: html`<b>${number(room?.waiting)}</b>` })}<${HostLeft} host=${hostLeft(room)} />`;
 }
 
+/** Saving a form without the opening time that it had opens the doors, as Cancel drop does (CON-106). */
+function askOpen(form, after) {
+  const { name } = roomOf(form.id).peek();
+  const body = html`<${DropWords} id=${form.id} />`;
+  openPanel(Confirm, { roomId: form.id, title: t("drop.title", { name }), body, keep: t("drop.keep"), act: t("drop.act"), run: async () => {}, after });
+}
+
 function askDiscard(form, close) {
   openPanel(Confirm, { title: t("discard.title"), body: changes(form), keep: t("discard.keep"), act: t("discard"), bad: true, run: async () => close() });
 }
@@ -124,6 +134,7 @@ async function welcome({ id, name, mode }) {
 
 function FormPanel({ panelId, form, room, few, at }) {
   const body = useRef(null);
+  const jumped = useRef(null);
   const [here, setHere] = useState(SECTIONS[0].name);
   useEffect(() => {
     body.current.querySelector(at ? `#section-${at} :is(input, button)` : "input")?.focus();
@@ -132,16 +143,19 @@ function FormPanel({ panelId, form, room, few, at }) {
   const sections = () => [...body.current.querySelectorAll("section[id]")];
   const go = (name) => {
     body.current.querySelector(`#section-${name}`).scrollIntoView();
+    jumped.current = body.current.scrollTop;
     setHere(name);
   };
   const scrolled = () => {
+    if (body.current.scrollTop === jumped.current) return; // the last sections cannot come to the top
     const top = body.current.getBoundingClientRect().top + 48;
     const current = sections().filter((section) => section.getBoundingClientRect().top <= top).at(-1);
     if (current) setHere(current.id.slice("section-".length));
   };
-  const save = async (close) => {
+  const save = async (close, sure = false) => {
+    if (!sure && form.opensDoors() && form.isReady()) return askOpen(form, () => save(close, true));
     const answer = await form.save();
-    if (!answer) return requestAnimationFrame(() => document.getElementById(`f-${form.firstWrong()}`)?.focus());
+    if (!answer) return requestAnimationFrame(() => document.getElementById(idOf(form.firstWrong()))?.focus());
     close();
     if (moveOn(answer.warnings)) return undefined;
     if (answer.created) await welcome(answer.room);
@@ -155,7 +169,7 @@ function FormPanel({ panelId, form, room, few, at }) {
       ${(close) => html`
         <div class="form-columns">
           ${!few && html`<${Contents} form=${form} here=${here} go=${go} />`}
-          <form class="form-body" ref=${body} onScroll=${scrolled} onSubmit=${(event) => (event.preventDefault(), save(close))}>
+          <form class="form-body" ref=${body} novalidate onScroll=${scrolled} onSubmit=${(event) => (event.preventDefault(), save(close))}>
             <${Sections} form=${form} few=${few} />
             ${room && may("deleteRoom") && html`
               <section class="form-delete"><h3>${t("delete.section")}</h3><p>${t("delete.section.what")}</p>

@@ -5,6 +5,7 @@ import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
 import { dayOf, minuteOfDay, number } from "./format.js";
 import { isScheduled } from "./doors.js";
+import { local, utcOf, zone } from "./local_time.js";
 import { openPanel } from "./panels.js";
 import { putRoom, roomOf } from "./store.js";
 import { announce } from "./toasts.js";
@@ -12,24 +13,8 @@ import { Confirm, Panel, Refusal, useAct, Warnings } from "./dialogs.js";
 
 const path = (id) => `/rooms/${encodeURIComponent(id)}/schedule`;
 
-/** A moment as a field of local time takes it: `2026-09-01T09:00`, with seconds only where they are not 0. */
-function local(ms) {
-  if (ms === null || ms === undefined) return "";
-  const text = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
-  return text.slice(0, ms % 60_000 ? 19 : 16);
-}
-
-/** `2026-09-01 02:00 UTC` of a field of local time; empty while it holds no time. */
-function utcOf(text) {
-  const ms = Date.parse(text);
-  return Number.isNaN(ms) ? "" : `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;
-}
-
-/** The operator's zone by name, such as `Asia/Bangkok`. */
-const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
-
 /** How many stand before the doors, as live text of a dialog. */
-function DropWords({ id }) {
+export function DropWords({ id }) {
   const room = roomOf(id).value;
   return html`${rich("drop.body", { n: html`<b>${number(room?.preQueue)}</b>` })}`;
 }
@@ -66,7 +51,7 @@ function useSchedule(room) {
 }
 
 /** What is set now, in the operator's time. */
-function Present({ room }) {
+export function Present({ room }) {
   if (!room || room.opensAt === null || room.opensAt === undefined) return html`<p class="box-body">${t("schedule.none")}</p>`;
   const time = html`<b>${dayOf(room.opensAt)}, ${minuteOfDay(room.opensAt)}</b>`;
   return html`<p class="box-body">${rich(isScheduled(room) ? "schedule.set" : "schedule.over", { time, n: html`<b>${number(room.preQueue)}</b>` })}</p>`;

@@ -20,6 +20,8 @@ from sanic import Request, Sanic, response
 
 from app.core.errors import QmError
 from app.domain.budget import UNLIMITED, Budget
+from app.domain.opening import Moment
+from app.domain.room_fields import parse_patch
 from blueprints.admin.console import bp as console_bp
 from tests.console.alerts import alerts_of
 from tests.console.measured import measured_of
@@ -386,7 +388,10 @@ async def delete(_: Request, room_id: str) -> response.HTTPResponse:
 
 @app.post("/api/admin/rooms")
 async def upsert(request: Request) -> response.HTTPResponse:
+    """The server's own table judges the fields."""
     values = dict(request.json)
+    stored = state.rooms.get(values["id"], {}).get("opensAt")
+    parse_patch(values, creating=values["id"] not in state.rooms, moment=Moment(state.now(), stored))
     if "ratePerMinute" in values:
         values["rate"] = values.pop("ratePerMinute")
     if values["id"] in state.rooms:

@@ -19,9 +19,12 @@ CONSOLE = ROOT / "static/console"
 SOURCES = sorted(CONSOLE.glob("*.js"))
 DYNAMIC = {
     "f.": ["id", "name", "targetUrl", "rate", "maxConcurrent", "passedTtlSec", "sessionTtlSec", "sessionMaxSec",
-           "presenceSec", "queueMaxPerIp", "sessionMaxPerIp", "rules", "returnOrigins", "tagOrigins",
-           "proxyOrigin", "onBackendDown"],
-    "section.": ["site", "pace", "clocks", "fairness", "targeting", "origins"],
+           "presenceSec", "queueMaxPerIp", "preQueueMaxPerIp", "sessionMaxPerIp", "opensAt", "autoActivate.enabled",
+           "autoActivate.joinsPerMin", "autoActivate.sustainSec", "autoActivate.releaseAfterSec", "autotune.enabled",
+           "autotune.minRate", "autotune.maxRate", "autotune.targetMs", "rules", "returnOrigins", "tagOrigins",
+           "protection.mode", "proxyOrigin", "onBackendDown"],
+    "section.": ["site", "pace", "clocks", "fairness", "doors", "threshold", "autotune", "targeting", "origins",
+                 "protection"],
     "theme.": ["system", "light", "dark"],
     "done.": ["active", "paused", "bypass"],
     "unit.": ["onsite", "places", "slots"],

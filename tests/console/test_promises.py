@@ -270,17 +270,23 @@ def test_every_field_says_what_it_does_and_what_it_is_by_default(signed_in: Call
     page.get_by_role("button", name="New room").click()
     page.get_by_label("Serve this room inline").check()
     page.locator("#f-proxyOrigin").fill("http://10.0.0.5:3000")
+    page.get_by_label("Switch the queue on by itself").check()
+    page.get_by_label("Adjust the rate by itself").select_option("on")
     fields = page.locator(".form .field")
-    expect(fields).to_have_count(17)
+    expect(fields).to_have_count(28)
     for text in page.locator(".form .field .note").all_inner_texts():
         assert len(text) > 20
     asides = page.locator(".form .field-aside").all_inner_texts()
     assert sorted(asides) == sorted([
         "default 60", "default none", "default 600", "default 1800", "default 14400", "default 30", "default 16",
-        "default none", "default none", "default none", "default same as return origins", "default closed",
+        "default 16", "default none", "default none", "default none", "default none", "default off", "default 120",
+        "default 60", "default 300", "default server's setting", "default 1", "default 1000",
+        "default server's setting", "default same as return origins", "default closed",
     ])  # fmt: skip
     units = page.locator(".form .field-unit").all_inner_texts()
-    assert units == ["/min", "on site", "s", "s", "s", "s", "places", "slots"]
+    assert units == [
+        "/min", "on site", "s", "s", "s", "s", "places", "places", "slots", "/min", "s", "s", "/min", "/min", "ms",
+    ]  # fmt: skip
 
 
 @pytest.mark.req("CON-002")
@@ -316,7 +322,7 @@ def test_it_asks_routes_that_every_script_may_ask_and_none_that_stops_the_server
 def test_paused_is_the_word_for_an_operators_own_pause_alone() -> None:
     said = {key for key, text in words("en").items() if "paused" in text.lower()}
 
-    assert said == {"wait.infinite.paused", "done.paused"}
+    assert said == {"wait.infinite.paused", "done.paused", "section.threshold.what"}
 
 
 @pytest.mark.req("CON-228")
