@@ -7,12 +7,16 @@ where rings are kept (infrastructure/chart_store.py), who measures (services/sam
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 STEP_SEC: Final = 5
 STEP_MS: Final = STEP_SEC * 1000
 POINTS: Final = 720
 """Points of an hour."""
+
+SUM: Final = "*"
+"""Name of the chart of all rooms together; no room can be called so."""
 
 _POINT: Final = struct.Struct("<5I3i2I")
 POINT_BYTES: Final = _POINT.size
@@ -33,6 +37,17 @@ class Point(NamedTuple):
     wait_p90_sec: int | None
     active: int
     occupancy: int
+
+
+_COUNTED: Final = tuple(name for name in Point._fields if name != "ts" and not name.endswith("_sec"))
+
+
+def sum_of(ts: int, points: Sequence[Point]) -> Point:
+    """Counts of all rooms together. Waits of several rooms have no sum."""
+    counts = [sum(getattr(point, name) for point in points) for name in _COUNTED]
+    return Point(
+        ts, **dict(zip(_COUNTED, counts, strict=True)), est_wait_sec=None, wait_p50_sec=None, wait_p90_sec=None
+    )
 
 
 def turn_of(ms: int) -> int:

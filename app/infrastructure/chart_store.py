@@ -10,13 +10,16 @@ from typing import Final
 
 from app.core.ids import RoomId
 from app.domain.chart import POINTS, STEP_MS, Point, pack_point, place_of, turn_of
-from app.infrastructure.keys import RoomKeys, chart_turn_key
+from app.infrastructure.keys import RoomKeys, chart_sum_key, chart_turn_key
 from app.infrastructure.valkey import Valkey
 
 RING_LIFE_MS: Final = (POINTS + 12) * STEP_MS
 """A ring nobody adds to is of no use once its points are old."""
 TURN_LIFE_MS: Final = 3 * STEP_MS
 ROOMS_A_TRIP: Final = 200
+
+
+Command = tuple[str | int | bytes, ...]
 
 
 class ChartStore:
@@ -40,20 +43,36 @@ class ChartStore:
         """Add one point to the chart of each (room, generation)."""
         rooms = list(points.items())
         for start in range(0, len(rooms), ROOMS_A_TRIP):
-            commands: list[tuple[str | int | bytes, ...]] = []
+            commands: list[Command] = []
             for (room_id, generation), point in rooms[start : start + ROOMS_A_TRIP]:
                 key = RoomKeys(self._prefix, room_id).chart(generation)
-                commands.append(("SETRANGE", key, place_of(turn_of(point.ts)), pack_point(point)))
-                commands.append(("PEXPIRE", key, RING_LIFE_MS))
-            for reply in await self._valkey.pipeline(commands):
-                if isinstance(reply, Exception):
-                    raise reply
+                commands.extend(_added(key, point))
+            await self._all(commands)
+
+    async def put_sum(self, point: Point) -> None:
+        """Add one point to the chart of all rooms together."""
+        await self._all(_added(chart_sum_key(self._prefix), point))
+
+    async def ring_of_sum(self) -> bytes:
+        """The ring of all rooms together; empty where there is none."""
+        ring: bytes | None = await self._valkey.execute("GET", chart_sum_key(self._prefix))
+        return ring or b""
 
     async def rings(self, rooms: Sequence[tuple[RoomId, int]]) -> list[bytes]:
         """Rings of some rooms, each of one generation; empty where there is none."""
         commands = [("GET", RoomKeys(self._prefix, room_id).chart(gen)) for room_id, gen in rooms]
-        found = await self._valkey.pipeline(commands) if commands else []
-        for reply in found:
+        return [ring or b"" for ring in await self._all(commands)] if commands else []
+
+    async def _all(self, commands: Sequence[Command]) -> list[bytes | None]:
+        """Replies of commands that must all be done."""
+        replies: list[bytes | None] = []
+        for reply in await self._valkey.pipeline(commands):
             if isinstance(reply, Exception):
                 raise reply
-        return [ring or b"" for ring in found]
+            replies.append(reply)
+        return replies
+
+
+def _added(key: str, point: Point) -> list[Command]:
+    """A point in its place of a ring, which lives on by it."""
+    return [("SETRANGE", key, place_of(turn_of(point.ts)), pack_point(point)), ("PEXPIRE", key, RING_LIFE_MS)]

@@ -286,6 +286,11 @@ def chart_turn_key(prefix: str, turn: int) -> str:
     return f"{prefix}chart:{turn}"
 
 
+def chart_sum_key(prefix: str) -> str:
+    """String: ring of the sums of all rooms (domain/chart.py)."""
+    return f"{prefix}chart:sum"
+
+
 def counting_key(prefix: str) -> str:
     """Sorted set: run of an instance → ms at which it last wrote its counts."""
     return prefix + "ctr"

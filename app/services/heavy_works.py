@@ -52,7 +52,7 @@ def report(query: ReportQuery) -> Work | None:
 
 
 def charts(room_id: str | None, *, is_csv: bool) -> Work | None:
-    """Charts; None for that of one room as JSON, which is one value of the live store."""
+    """Charts; None for that of one room, or of all together, as JSON, which is one value of the live store."""
     if is_csv:
         return Work("chart_csv", {"room": room_id})
     return Work("chart") if room_id is None else None

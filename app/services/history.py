@@ -14,7 +14,7 @@ import ujson
 
 from app.core.errors import NoRoom, StorageUnavailable, camel
 from app.core.ids import RoomId
-from app.domain.chart import STEP_SEC, Point, points_of
+from app.domain.chart import STEP_SEC, SUM, Point, points_of
 from app.domain.csv_text import csv_line, iso_time
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.room_directory import RoomDirectory
@@ -23,7 +23,7 @@ MEMBERS: Final = tuple(camel(name) for name in Point._fields)
 COLUMNS: Final = ("roomId", "ts", "tsIso", *MEMBERS[1:])
 ROOMS_A_PIECE: Final = 10
 
-_Charts = AsyncIterator[tuple[RoomId, list[Point]]]
+_Charts = AsyncIterator[tuple[str, list[Point]]]
 
 
 class History:
@@ -34,11 +34,11 @@ class History:
         self._store = store
 
     async def json(self, room_id: str | None) -> AsyncGenerator[str]:
-        """The JSON text of one room's chart, or of all (None), in pieces."""
-        rooms = await self._named(room_id)
+        """The JSON text of one room's chart, of all rooms together (SUM), or of each of them (None), in pieces."""
+        charts = await self._asked(room_id)
         yield f'{{"stepSec":{STEP_SEC},"rooms":{{'
         glue = ""
-        async for room, points in self._charts(rooms):
+        async for room, points in charts:
             objects = [dict(zip(MEMBERS, point, strict=True)) for point in points]
             yield f"{glue}{ujson.dumps(room)}:{ujson.dumps(objects)}"
             glue = ","
@@ -46,10 +46,13 @@ class History:
 
     async def csv(self, room_id: str | None) -> AsyncGenerator[str]:
         """The same as a file, in pieces."""
-        rooms = await self._named(room_id)
+        charts = await self._asked(room_id)
         yield csv_line(COLUMNS)
-        async for room, points in self._charts(rooms):
+        async for room, points in charts:
             yield "".join(csv_line((room, point.ts, iso_time(point.ts), *point[1:])) for point in points)
+
+    async def _asked(self, room_id: str | None) -> _Charts:
+        return self._sum() if room_id == SUM else self._charts(await self._named(room_id))
 
     async def _named(self, room_id: str | None) -> list[tuple[RoomId, int]]:
         if room_id is None:
@@ -61,6 +64,10 @@ class History:
         if room is None:
             raise NoRoom
         return [(room.id, room.generation)]
+
+    async def _sum(self) -> _Charts:
+        now = await self._store.now_ms()
+        yield SUM, points_of(await self._store.ring_of_sum(), now)
 
     async def _charts(self, rooms: Sequence[tuple[RoomId, int]]) -> _Charts:
         for start in range(0, max(1, len(rooms)), ROOMS_A_PIECE):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Final
 
 import structlog
 
 from app.core.errors import StorageUnavailable
 from app.core.ids import RoomId
-from app.domain.chart import STEP_MS, Point, turn_of
+from app.domain.chart import STEP_MS, Point, sum_of, turn_of
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.engine_results import RoomFigures
 from app.services.room_details import Details, RoomDetails
@@ -36,6 +36,8 @@ class Sampler:
         self._details = details
         self._store = store
         self._rooms = rooms
+        self._measured: Set[RoomId] = set()
+        """Rooms that had figures. While one of them has none, a sum would be too low: the chart of all has a gap."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Measure until ``stop`` is set. Never ends by an error of a store."""
@@ -58,6 +60,8 @@ class Sampler:
         if not await self._store.take_turn(turn):
             return False
         rooms = list(await self._rooms())
+        measured: dict[RoomId, Point] = {}
+        lost: set[RoomId] = set()
         for start in range(0, len(rooms), ROOMS_A_TRIP):
             found = await self._details.figures(rooms[start : start + ROOMS_A_TRIP])
             points = {
@@ -66,6 +70,11 @@ class Sampler:
                 if figures is not None
             }
             await self._store.put(points)
+            measured |= {room_id: point for (room_id, _), point in points.items()}
+            lost |= {room_id for room_id, figures in found.items() if figures is None and room_id in self._measured}
+        self._measured = measured.keys() | lost
+        if not lost:
+            await self._store.put_sum(sum_of(turn * STEP_MS, list(measured.values())))
         self._details.keep_only(rooms)
         return True
 

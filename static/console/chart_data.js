@@ -6,33 +6,11 @@ export const HOUR_MS = 3_600_000;
 /** Names of a sample's figures, as the server calls them. */
 export const FIGURES = ["waiting", "joinsPerMin", "passesPerMin", "estWaitSec", "waitP50Sec", "waitP90Sec"];
 
-/** Figures that can be summed over rooms. */
-const COUNTS = ["waiting", "joinsPerMin", "passesPerMin"];
-
 /** Begin of the turn of `ms`, for turns of `step` ms; the server's samples stand at these. */
 export const turnOf = (ms, step) => Math.floor(ms / step) * step;
 
 /** Samples by the begin of their turn. */
 export const byTurn = (samples) => new Map(samples.map((sample) => [sample.ts, sample]));
-
-/**
- * Sums of the counts of several rooms, by turn; `rooms` are lists of samples. A room that has samples before and after
- * a turn but none of it makes that turn a gap: a sum without it would be too low (CON-122).
- */
-export function summed(rooms, step) {
-  const sums = new Map();
-  const broken = new Set();
-  for (const samples of rooms) {
-    samples.forEach((sample, place) => {
-      const sum = sums.get(sample.ts) ?? { ts: sample.ts, ...Object.fromEntries(COUNTS.map((name) => [name, 0])) };
-      COUNTS.forEach((name) => (sum[name] = sum[name] === null || sample[name] === null ? null : sum[name] + sample[name]));
-      sums.set(sample.ts, sum);
-      for (let ts = (samples[place - 1]?.ts ?? sample.ts) + step; ts < sample.ts; ts += step) broken.add(ts);
-    });
-  }
-  broken.forEach((ts) => sums.delete(ts));
-  return sums;
-}
 
 /** Columns of the hour that ends with the turn of `end`: `ts` and every figure, a turn without a sample is null in all. */
 export function columnsOf(samples, end, step) {

@@ -1,12 +1,12 @@
 /** The chart's room, its samples and its marks: asked for once, lengthened by every frame, asked for again now and then. */
 import { batch, computed, effect, signal } from "@preact/signals";
 import { ask } from "./api.js";
-import { byTurn, columnsOf, forgetOld, HOUR_MS, summed, turnOf } from "./chart_data.js";
+import { byTurn, columnsOf, forgetOld, HOUR_MS, turnOf } from "./chart_data.js";
 import { selectedRoom } from "./prefs.js";
 import { order, roomOf, serverNow, totals } from "./store.js";
 import { words } from "./toasts.js";
 
-/** Choice of all rooms; no room id can hold a star. */
+/** Choice of all rooms, by which the server knows their sums; no room id can hold a star. */
 export const ALL = "*";
 
 const STEP_MS = 5000;
@@ -14,9 +14,8 @@ const STEP_MS = 5000;
 /** The chart asks at most once in this time; what is due later waits for its turn (CON-245). */
 const TURN_MS = 10_000;
 
-/** How often samples are asked for again though frames lengthen them; those of all rooms are many. */
+/** How often samples are asked for again though frames lengthen them. */
 const AGAIN_MS = 60_000;
-const AGAIN_ALL_MS = 600_000;
 
 /** Room shown: the remembered one, or the first when that is gone (CON-116); undefined without rooms. */
 export const chosen = computed(() => {
@@ -43,11 +42,11 @@ function show(more = {}) {
 }
 
 async function readSamples(id) {
-  due.samples = performance.now() + (id === ALL ? AGAIN_ALL_MS : AGAIN_MS);
-  const query = new URLSearchParams(id === ALL ? {} : { roomId: id });
+  due.samples = performance.now() + AGAIN_MS;
+  const query = new URLSearchParams({ roomId: id });
   const { rooms } = await ask("GET", `/history?${query}`);
   if (!isStill(id)) return;
-  const read = id === ALL ? summed(Object.values(rooms), STEP_MS) : byTurn(rooms[id] ?? []);
+  const read = byTurn(rooms[id] ?? []);
   const newest = Math.max(0, ...read.keys());
   /* Frames may be ahead of the last sample that was written. */
   samples.forEach((sample, ts) => ts > newest && read.set(ts, sample));

@@ -27,6 +27,9 @@ def test_it_measures_by_itself_and_answers_both_forms(owner: Caller, room: str) 
     assert point["ts"] % 5000 == 0
     everything = owner("GET", "/api/admin/history").json()["rooms"]
     assert list(everything) == [shown["id"] for shown in owner("GET", "/api/v1/admin/rooms").json()["rooms"]]
+    together = owner("GET", "/api/admin/history", params={"roomId": "*"}).json()["rooms"]
+    assert list(together) == ["*"]
+    assert {"ts": point["ts"], "waiting": 0, "waitP50Sec": None}.items() <= together["*"][-1].items()
     file = owner("GET", "/api/admin/history", params={"roomId": room, "format": "csv"})
     assert file.headers["content-type"] == "text/csv; charset=utf-8"
     assert file.headers["content-disposition"] == f'attachment; filename="qm-history-{room}.csv"'
@@ -35,6 +38,8 @@ def test_it_measures_by_itself_and_answers_both_forms(owner: Caller, room: str) 
     assert [row[:2] for row in rows][: len(everything[room])] == [[room, str(one["ts"])] for one in everything[room]]
     whole = owner("GET", "/api/admin/history", params={"format": "csv"})
     assert whole.headers["content-disposition"] == 'attachment; filename="qm-history.csv"'
+    sums = owner("GET", "/api/admin/history", params={"roomId": "*", "format": "csv"})
+    assert sums.headers["content-disposition"] == 'attachment; filename="qm-history-sum.csv"'
     assert owner("HEAD", "/api/admin/history").status_code == 200
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from sanic import Blueprint, Request, response
 
+from app.domain.chart import SUM
+
 STEP_MS = 5000
 POINTS = 720
 FIGURES = ("waiting", "preQueue", "joinsPerMin", "passesPerMin", "estWaitSec", "waitP50Sec", "waitP90Sec",
            "active", "occupancy")  # fmt: skip
+COUNTS = ("waiting", "joinsPerMin", "passesPerMin")
 COVERAGE = {"samples": 720, "partial": False, "coveredSec": 3600, "missingSec": 0}
 
 
@@ -27,6 +30,14 @@ def sample_history(now: int, room: dict[str, Any]) -> list[dict[str, Any]]:
         ts = last - (POINTS - 1 - place) * STEP_MS
         points.append({"ts": ts, **dict(zip(FIGURES, values, strict=True))})
     return points
+
+
+def sums(charts: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The charts of all rooms together."""
+    return [
+        {"ts": turn[0]["ts"], **{name: sum(one[name] for one in turn) for name in COUNTS}}
+        for turn in zip(*charts, strict=True)
+    ]
 
 
 def sample_marks(now: int) -> list[dict[str, Any]]:
@@ -89,6 +100,10 @@ def measured_of(state: Any) -> Blueprint:
         if request.args.get("format") == "csv":
             return as_csv("qm-history.csv")
         now = state.now()
+        if rooms == [SUM]:
+            return response.json(
+                {"stepSec": 5, "rooms": {SUM: sums([sample_history(now, one) for one in state.rooms.values()])}}
+            )
         found = {one: state.histories.get(one, sample_history(now, state.rooms[one])) for one in rooms}
         return response.json({"stepSec": 5, "rooms": found})
 

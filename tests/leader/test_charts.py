@@ -14,7 +14,7 @@ from app.domain.chart import POINTS, STEP_MS, Point
 from app.domain.room import RoomConfig
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.engine_admin import WriteCode
-from app.infrastructure.keys import RoomKeys
+from app.infrastructure.keys import RoomKeys, chart_sum_key
 from app.infrastructure.room_directory import RoomDirectory
 from app.services.history import COLUMNS, History
 from app.services.room_details import RoomDetails
@@ -89,6 +89,37 @@ async def test_it_keeps_what_rooms_show_every_five_seconds(
     assert lines[0].split(",") == list(COLUMNS)
     assert ("roomId", "ts", "tsIso", *list(shop)[1:]) == COLUMNS
     assert lines[1:] == [f"shop,{TURN},2026-09-21T14:13:20.000Z,3,0,3,0,,,,0,0", ""]
+
+
+@pytest.mark.req("ADM-193")
+async def test_it_keeps_the_sums_of_all_rooms_and_none_of_a_turn_in_which_one_cannot_be_read(
+    house: House, directory: RoomDirectory, store: Fixed, history: History
+) -> None:
+    await house.create("shop", rate_per_minute=0)
+    await house.create("sale", rate_per_minute=0)
+    for room, people in (("shop", 3), ("sale", 2)):
+        for who in range(people):
+            await house.join(room, (room, who))
+        await house.drain(room)
+    sampler = sampler_of(house, store)
+    assert (await told(history, "*"))["rooms"] == {"*": []}
+
+    assert await sampler.measure(NOW)
+    together = {
+        "ts": TURN, "waiting": 5, "preQueue": 0, "joinsPerMin": 5, "passesPerMin": 0, "estWaitSec": None,
+        "waitP50Sec": None, "waitP90Sec": None, "active": 0, "occupancy": 0,
+    }  # fmt: skip
+    assert await told(history, "*") == {"stepSec": 5, "rooms": {"*": [together]}}
+    lines = "".join([piece async for piece in history.csv("*")]).split("\r\n")
+    assert lines[1:] == [f"*,{TURN},2026-09-21T14:13:20.000Z,5,0,5,0,,,,0,0", ""]
+    life = await house.valkey.execute("PTTL", chart_sum_key(house.prefix))
+    assert POINTS * STEP_MS < life <= (POINTS + 12) * STEP_MS
+
+    assert await house.jobs.fence(SALE, 1, 1)
+    assert await sampler.measure(NOW + STEP_MS)
+    await house.admin.delete(SHOP, actor="op")
+    store.now = NOW + STEP_MS
+    assert (await told(history, "*"))["rooms"]["*"] == [together], "no sum without one of them"
 
 
 @pytest.mark.req("ADM-194", "OBS-179")
