@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.core.ids import RoomId
@@ -48,6 +48,8 @@ class TicketFacts:
     passed_at: int
     admitted_at: int
     """When it was first let in; known at least as long as its session runs."""
+    place: int = 0
+    """Number of the place in the pre-queue by which it was asked for; 0 = by its own."""
 
     @property
     def is_dropped(self) -> bool:
@@ -85,7 +87,9 @@ class EngineLookup:
         """The tickets with these numbers, then those of these places (at most some dozens), in their order."""
         reply = await self._call("tickets", room_id, *numbers, *(f"p{place}" for place in places))
         _, generation, now, base, last, given, packed = reply
-        return Looked(generation, now, last, given, [_facts(base, *parts) for parts in _TICKET.iter_unpack(packed)])
+        found = [_facts(base, *parts) for parts in _TICKET.iter_unpack(packed)]
+        placed = [replace(one, place=place) for one, place in zip(found[len(numbers) :], places, strict=True)]
+        return Looked(generation, now, last, given, found[: len(numbers)] + placed)
 
     async def handles(self, room_id: RoomId, chunk: int) -> tuple[int, list[bytes]]:
         """Generation, and the handles of the places from ``chunk`` * CHUNK + 1 on; zeros where there is none."""

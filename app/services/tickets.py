@@ -77,6 +77,18 @@ class TicketLookup:
         ref = read_ref_field(text)
         return await self._by_ref(await self._room(room_id), ref, "ref", text)
 
+    async def by_place(self, room_id: str, text: str, place: str) -> dict[str, Any]:
+        """``?ref=&place=``: the one of several with a ref who stood, or stands, at this place of the pre-queue."""
+        ref = read_ref_field(text)
+        if not _DIGITS(place) or len(place) > len(str(_NUMBER_MAX)):
+            raise InvalidField("place", "place is the number of a candidate's place")
+        room = await self._room(room_id)
+        looked = await self._current(room, ref, [])
+        for ticket in looked.tickets:
+            if ticket.place == int(place):
+                return _ticket_json(room, looked, ticket, ref)
+        return {"roomId": room, "ref": ref, **_unknown()}
+
     async def by_query(self, room_id: str, text: str) -> dict[str, Any]:
         """``?q=``: whatever the visitor read out. Digits are a number, and a ref too if another ticket has it."""
         ref = read_ref(text) if len(text) <= TEXT_MAX else None
@@ -208,8 +220,14 @@ def _unknown() -> dict[str, Any]:
 
 
 def _candidates(room: RoomId, name: str, text: str, tickets: list[TicketFacts]) -> dict[str, Any]:
-    listed = [{"ticket": ticket.ticket or None, "state": _word(ticket)} for ticket in tickets]
-    return {"roomId": room, name: text, "candidates": listed}
+    return {"roomId": room, name: text, "candidates": [_candidate(ticket) for ticket in tickets]}
+
+
+def _candidate(ticket: TicketFacts) -> dict[str, Any]:
+    """One of several; who has no number is told by his place, and by when he took it."""
+    if ticket.ticket:
+        return {"ticket": ticket.ticket, "state": _word(ticket)}
+    return {"ticket": None, "state": _word(ticket), "place": ticket.place, "joinedAt": ticket.joined_at or None}
 
 
 def _ticket_json(room: RoomId, looked: Looked, ticket: TicketFacts, ref: str = "") -> dict[str, Any]:

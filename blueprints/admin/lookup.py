@@ -18,10 +18,12 @@ async def read_ticket(call: Call) -> HTTPResponse:
 
 
 async def find_ticket(call: Call) -> HTTPResponse:
-    """``?ref=`` or ``?q=``: whatever a visitor read out."""
+    """``?ref=`` or ``?q=``: whatever a visitor read out; ``?ref=&place=``: one of the candidates of a ref."""
     named = [name for name in ("ref", "q") if name in call.query]
     if len(named) != 1:
         raise InvalidField("q", "Send one of ref and q", fields=named or ["q"])
+    if "place" in call.query:
+        return reply(await call.qm.tickets.by_place(call.args[0], call.query.get("ref", ""), call.query["place"]))
     find = call.qm.tickets.by_ref if named == ["ref"] else call.qm.tickets.by_query
     return reply(await find(call.args[0], call.query[named[0]]))
 
@@ -38,7 +40,7 @@ async def check_install(call: Call) -> HTTPResponse:
 
 ROUTES: Final = (
     Route("GET", "rooms/<id>/install-check", check_install, role=Role.VIEWER, query=frozenset({"url", "origin"})),
-    Route("GET", "rooms/<id>/tickets", find_ticket, role=Role.VIEWER, query=frozenset({"ref", "q"})),
+    Route("GET", "rooms/<id>/tickets", find_ticket, role=Role.VIEWER, query=frozenset({"ref", "q", "place"})),
     Route("GET", "rooms/<id>/tickets/<n>", read_ticket, role=Role.VIEWER),
     Route("POST", "rooms/<id>/rules/test", test_rules, role=Role.VIEWER),
 )

@@ -176,7 +176,11 @@ _TICKET: Final = struct(
 )
 _ASKED: Final = {"ticket": _WHOLE, "ref": TEXT, "q": TEXT}
 _SEARCHED: Final = struct({"generations": COUNT, "ticketsPerGeneration": COUNT})
-_CANDIDATES: Final = {"candidates": listed(struct({"ticket": maybe(COUNT), "state": TICKET_STATES}))}
+_CANDIDATES: Final = {
+    "candidates": listed(
+        struct({"ticket": maybe(COUNT), "state": TICKET_STATES}, {"place": COUNT, "joinedAt": maybe(TIME)})
+    )
+}
 TICKET: Final[Shape] = {
     "oneOf": [
         _TICKET,

@@ -21,8 +21,8 @@ function stillTheSame(what, answer, generationNow) {
 }
 
 /**
- * `{answer, asked, problem, look, pick, again}` for a room: `look(text)` asks what a visitor read out, `pick(ticket)` one of
- * several candidates. A failed refresh leaves the answer and says so in `problem`.
+ * `{answer, asked, problem, look, pick, again}` for a room: `look(text)` asks what a visitor read out, `pick(candidate)`
+ * for one of several: by his ticket, or by the ref and the place of one who has no number yet. A failed refresh leaves the answer and says so in `problem`.
  */
 export function useLookUp(roomId) {
   const [found, setFound] = useState({ what: null, answer: null, problem: "" });
@@ -49,12 +49,13 @@ export function useLookUp(roomId) {
     what.current = { path: `/rooms/${encodeURIComponent(roomId)}/tickets${path}`, asked };
     return load();
   };
+  const asked = found.what?.asked ?? "";
   return {
     answer: found.answer,
-    asked: found.what?.asked ?? "",
+    asked,
     problem: found.problem,
     look: (text) => begin(`?q=${encodeURIComponent(text)}`, text),
-    pick: (ticket) => begin(`/${ticket}`, String(ticket)),
+    pick: ({ ticket, place }) => begin(ticket === null ? `?${new URLSearchParams({ ref: asked, place })}` : `/${ticket}`, ticket === null ? asked : String(ticket)),
     again: load,
   };
 }

@@ -9,6 +9,7 @@ import { announce } from "./toasts.js";
 import { alarm, clockFace, cross, diamond, disc, halfDisc, minusRing, onward, ring } from "./icons.js";
 import { Panel } from "./dialogs.js";
 import { EjectFoot, useEject } from "./eject.js";
+import { moment } from "./listing.js";
 import { useLookUp } from "./look_up.js";
 import { canEject, dashed, facts, STATES, steps } from "./visitor_facts.js";
 
@@ -58,14 +59,15 @@ function Earlier({ answer }) {
   return html`<article class="visit"><${Head} answer=${answer} /><p class="visit-note">${words}</p></article>`;
 }
 
+/** A candidate by his ticket; who has none yet, by when he came. */
+const called = ({ ticket, joinedAt }) => (ticket === null ? t("visit.choose.place", { time: moment(joinedAt) }) : t("visit.choose", { n: number(ticket) }));
+
 /** Several tickets have the Ref: the operator chooses, the page guesses nothing (CON-143). */
 function Candidates({ answer, pick }) {
   return html`
     <section class="visit" aria-label=${t("visit.several")}>
       <p class="visit-note">${t("visit.several")}</p>
-      <ul class="candidates">${answer.candidates.map(({ ticket, state }) => html`
-        <li>${ticket === null ? html`<span>${t("visit.nonumber")}</span>` : html`<button type="button" class="button" onClick=${() => pick(ticket)}>${t("visit.choose", { n: number(ticket) })}</button>`}<${State} state=${state} /></li>
-      `)}</ul>
+      <ul class="candidates">${answer.candidates.map((one) => html`<li><button type="button" class="button" onClick=${() => pick(one)}>${called(one)}</button><${State} state=${one.state} /></li>`)}</ul>
     </section>
   `;
 }

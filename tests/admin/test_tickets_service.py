@@ -21,6 +21,7 @@ from app.infrastructure.keys import RoomKeys
 from app.infrastructure.lua_loader import LuaLoader
 from app.services.draws import draw_room
 from app.services.ref_index import TICKETS, RefIndex
+from app.services.ref_search import RefsHere
 from app.services.tickets import TicketLookup
 from tests.admin.conftest import House, Process
 from tests.journal.house import digest, holder, newcomer, until
@@ -234,6 +235,36 @@ async def test_it_finds_a_place_in_the_pre_queue_and_after_the_draw_its_ticket(l
         assert one == await line.lookup.by_path("shop", str(one["ticket"])) | {"waitingSec": one["waitingSec"]}
         assert one["state"] == "waiting"
     assert drawn[1]["joinedAt"] == entered["joinedAt"], "the wait counts from entering the pre-queue"
+
+
+class Twins(RefsHere):
+    """Handles are random, so two places with one ref cannot be arranged: the search says that they have it."""
+
+    async def places(self, room_id: str, generation: int, ref: str, last: int) -> list[int]:
+        return [2, 3] if ref == "K7Q2MX" else []
+
+
+@pytest.mark.req("ADM-181")
+async def test_it_opens_one_of_several_places_without_a_number(line: Line, process: Process) -> None:
+    handles = await pre_queued(line, 3)
+    engine = EngineLookup(process.prefix, LuaLoader(process.valkey))
+    lookup = TicketLookup(rooms=process.rooms, engine=engine, refs=Twins(engine))
+    several = await lookup.by_query("shop", "k7q-2mx")
+    second, third = several["candidates"]
+    assert (several["q"], second["ticket"], second["state"], second["place"]) == ("k7q-2mx", None, "prequeued", 2)
+    assert third == second | {"place": 3, "joinedAt": third["joinedAt"]}
+    assert abs(third["joinedAt"] - wall_ms()) < 60_000
+
+    one = await lookup.by_place("shop", "k7q-2mx", "3")
+    assert (one["ref"], one["ticket"], one["state"]) == ("K7Q2MX", None, "prequeued")
+    assert one["joinedAt"] == third["joinedAt"]
+    await line.engine.leave(await line.room(), place_holder(2, handles[2]))
+    assert (await lookup.by_place("shop", "K7Q2MX", "3"))["state"] == "expired"
+    assert (await lookup.by_place("shop", "K7Q2MX", "2"))["state"] == "prequeued"
+    assert (await lookup.by_place("shop", "K7Q2MX", "1"))["state"] == "unknown", "a place that has another ref"
+    for ref, place in (("K7Q2MX", "x"), ("K7Q2MX", "9" * 30), ("", "3")):
+        with pytest.raises(InvalidField):
+            await lookup.by_place("shop", ref, place)
 
 
 async def test_it_looks_again_for_places_that_have_come_since() -> None:

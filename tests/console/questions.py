@@ -40,6 +40,8 @@ def questions_of(state: Any) -> Blueprint:
     @bp.get("/api/admin/rooms/<_room:str>/tickets")
     async def find(request: Request, _room: str) -> response.HTTPResponse:
         text = request.args.get("q", "")
+        if "place" in request.args:
+            return response.json(state.found[f"{request.args.get('ref')}@{request.args.get('place')}"])
         if not text.replace("-", "").replace(" ", "").isalnum():
             return refuse("invalid_q", "Send a ticket number, or a ref such as K7Q-2MX")
         return response.json(state.found.get(text, {"q": text, "state": "unknown", "searched": SEARCHED}))

@@ -122,7 +122,8 @@ def test_it_tells_what_is_over_and_guesses_nothing(signed_in: Callable[..., Page
         "6": ticket("passed", joinedAt=ago(3600), passedAt=ago(60), waitedSec=900, passExpiresAt=ago(-60)),
         "9ZT4AB": {"ref": "9ZT4AB", "state": "previous_generation", "generation": 2, "ticket": 77, "hint": "…"},
         "K7Q2MX": {"candidates": [{"ticket": 1, "state": "expired"}, {"ticket": 40311, "state": "waiting"},
-                                  {"ticket": None, "state": "prequeued"}]},
+                                  {"ticket": None, "state": "prequeued", "place": 17, "joinedAt": ago(300)}]},
+        "K7Q2MX@17": ticket("prequeued", **WAITING | {"ticket": None, "position": None}, ref="K7Q2MX"),
         "40311": ticket("waiting", **WAITING, ticket=40311),
     }  # fmt: skip
     stub.set(found=found)
@@ -165,9 +166,18 @@ def test_it_tells_what_is_over_and_guesses_nothing(signed_in: Callable[..., Page
 
     sheet = look_up(page, "K7Q2MX")
     expect(sheet.locator(".candidates li")).to_have_text(
-        [re.compile("Ticket 1.*expired", re.S), re.compile("Ticket 40,311.*waiting", re.S), re.compile("no number yet")]
+        [
+            re.compile("Ticket 1.*expired", re.S),
+            re.compile("Ticket 40,311.*waiting", re.S),
+            re.compile("No number yet, came .*in pre-queue", re.S),
+        ]
     )
     expect(sheet.get_by_role("button", name="Eject")).to_be_disabled()
+    sheet.get_by_role("button", name="No number yet").click()
+    expect(sheet.locator(".visit-state")).to_have_text("in pre-queue")
+    expect(sheet.locator(".visit-head")).to_contain_text("K7Q-2MX")
+    expect(sheet.get_by_role("button", name="Eject")).to_be_disabled()
+    look_up(page, "K7Q2MX")
     sheet.get_by_role("button", name="Ticket 40,311").click()
     expect(sheet.locator(".visit-head")).to_contain_text("40,311")
     stub.set(found={**found, "40311": ticket("waiting", **WAITING, ticket=40311, generation=2, ref="AAAAAA")})
