@@ -5,14 +5,12 @@ import { byTurn, columnsOf, forgetOld, HOUR_MS, turnOf } from "./chart_data.js";
 import { selectedRoom } from "./prefs.js";
 import { order, roomOf, serverNow, totals } from "./store.js";
 import { words } from "./toasts.js";
+import { inTurn, TURN_MS } from "./turns.js";
 
 /** Choice of all rooms, by which the server knows their sums; no room id can hold a star. */
 export const ALL = "*";
 
 const STEP_MS = 5000;
-
-/** The chart asks at most once in this time; what is due later waits for its turn (CON-245). */
-const TURN_MS = 10_000;
 
 /** How often samples are asked for again though frames lengthen them. */
 const AGAIN_MS = 60_000;
@@ -28,7 +26,9 @@ export const chosen = computed(() => {
 export const chart = signal({ columns: null, marks: [], problem: "", known: false });
 
 let samples = new Map();
-const due = { samples: 0, marks: 0 };
+
+/** Turns of the two questions while the chart is on the page. */
+let turns = null;
 
 /** Every question carries what was chosen; an answer to an earlier choice is dropped. */
 const isStill = (id) => chosen.peek() === id;
@@ -42,7 +42,7 @@ function show(more = {}) {
 }
 
 async function readSamples(id) {
-  due.samples = performance.now() + AGAIN_MS;
+  turns?.samples.asked();
   const query = new URLSearchParams({ roomId: id });
   const { rooms } = await ask("GET", `/history?${query}`);
   if (!isStill(id)) return;
@@ -55,7 +55,7 @@ async function readSamples(id) {
 }
 
 async function readMarks(id) {
-  due.marks = performance.now() + AGAIN_MS;
+  turns?.marks.asked();
   /* A little less than an hour, which a web worker of the server reads without help (BUD-073). */
   const query = new URLSearchParams({ from: serverNow() - HOUR_MS + TURN_MS });
   if (id !== ALL) query.set("roomId", id);
@@ -78,12 +78,10 @@ export async function readAll() {
   await Promise.all([attempt(readSamples, id), attempt(readMarks, id)]);
 }
 
-/** One question at most: marks of a change, samples, marks again. A hidden tab asks nothing. */
-function readDue() {
-  const [id, now] = [chosen.peek(), performance.now()];
-  if (id === undefined || document.hidden) return;
-  if (due.samples <= now) attempt(readSamples, id);
-  else if (due.marks <= now) attempt(readMarks, id);
+/** Ask one question again. */
+function again(read) {
+  const id = chosen.peek();
+  if (id !== undefined) attempt(read, id);
 }
 
 const COUNTED = { waiting: "waiting", joinsPerMin: "joinsPerMin", passesPerMin: "passedLastMinute" };
@@ -114,12 +112,13 @@ let changed;
 function noticeChange() {
   const id = chosen.value;
   const at = id && id !== ALL ? roomOf(id).value?.lastChange?.at : undefined;
-  if (at !== changed) due.marks = Math.min(due.marks, performance.now() + WRITTEN_MS);
+  if (at !== changed) turns.marks.soon(WRITTEN_MS);
   changed = at;
 }
 
 /** Keep the chart up to date while it is on the page; returns what ends it. */
 export function keepChart() {
+  turns = { samples: inTurn(() => again(readSamples), AGAIN_MS), marks: inTurn(() => again(readMarks), AGAIN_MS) };
   const ends = [
     effect(() => {
       if (chosen.value === undefined) return;
@@ -132,9 +131,8 @@ export function keepChart() {
     effect(lengthen),
     effect(noticeChange),
   ];
-  const timer = setInterval(readDue, TURN_MS);
   return () => {
-    clearInterval(timer);
+    Object.values(turns).forEach(({ end }) => end());
     ends.forEach((end) => end());
   };
 }

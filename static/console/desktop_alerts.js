@@ -7,8 +7,7 @@ import { alertsOn, keepAlerts } from "./prefs.js";
 import { focusRoom } from "./keyboard.js";
 import { roomOf } from "./store.js";
 import { toast } from "./toasts.js";
-
-const EVERY_MS = 10_000;
+import { inTurn, TURN_MS } from "./turns.js";
 
 /** Alerts that are worth a look at once: traffic starts to surge, a site is down, nobody is let through. */
 const EVENTS = ["surge", "target_down", "origin_down", "outflow_stalled"];
@@ -47,8 +46,7 @@ function useTelling(isOn) {
       isLooking = false;
     };
     attempt();
-    const timer = setInterval(attempt, EVERY_MS);
-    return () => clearInterval(timer);
+    return inTurn(attempt, TURN_MS, { whileHidden: true }).end;
   }, [isOn]);
 }
 

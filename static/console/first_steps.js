@@ -9,6 +9,7 @@ import { openPanel, panels } from "./panels.js";
 import { firstSteps, keepFirstSteps } from "./prefs.js";
 import { may } from "./session.js";
 import { order, roomOf, serverNow } from "./store.js";
+import { inTurn } from "./turns.js";
 import { check, cross, ring } from "./icons.js";
 import { Access } from "./access.js";
 import { Diagnostics } from "./diagnostics.js";
@@ -40,17 +41,24 @@ async function isInstalled(room) {
   return lastCheckAt !== null;
 }
 
-/** Look for the facts that are still missing; one that cannot be read now is looked for again later. */
-async function look(room) {
+/** Look for a fact that is still missing; one that cannot be read now is looked for again later. */
+async function look(find) {
   try {
-    if (missing("tag") && (await isInstalled(room))) tick("tag");
-    if (!missing("key", "hook")) return;
-    const { access, alerting } = await ask("GET", "/health");
-    if (access?.operators > 0) tick("key");
-    if (alerting?.configured) tick("hook");
+    await find();
   } catch {
     /* A 401 has led to the sign-in page already; anything else shows in the strip and in Diagnostics. */
   }
+}
+
+async function lookForTag(room) {
+  if (missing("tag") && (await isInstalled(room))) tick("tag");
+}
+
+async function lookForAccess() {
+  if (!missing("key", "hook")) return;
+  const { access, alerting } = await ask("GET", "/health");
+  if (access?.operators > 0) tick("key");
+  if (alerting?.configured) tick("hook");
 }
 
 /** Ask when the list appears, when a panel was closed, and now and then. */
@@ -58,11 +66,11 @@ function useFacts(room) {
   const open = panels.value;
   useEffect(() => {
     if (open.some(({ component }) => component === Diagnostics)) tick("diagnostics");
-    else look(room);
+    else [() => lookForTag(room), lookForAccess].forEach(look);
   }, [open.length, room.id]);
   useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && look(room), EVERY_MS);
-    return () => clearInterval(timer);
+    const ends = [() => lookForTag(room), lookForAccess].map((find) => inTurn(() => look(find), EVERY_MS).end);
+    return () => ends.forEach((end) => end());
   }, [room.id]);
   const isJoined = order.value.some((id) => roomOf(id).value?.lastTicket > 0);
   useEffect(() => void (isJoined && tick("page")), [isJoined]);

@@ -1,0 +1,70 @@
+"""What an open console asks by itself: little, whatever is open in it (CON-245)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import Stub, card
+from tests.console.test_visitors import WAITING, ticket
+
+pytestmark = pytest.mark.browser
+
+LISTEN = """() => { window.asked = []; const plain = window.fetch;
+  window.fetch = (path, ...rest) => {
+    window.asked.push([performance.now(), String(path)]); return plain(path, ...rest); }; }"""
+
+
+def passing(page: Page, seconds: int, step: int = 10) -> list[tuple[float, str]]:
+    """What is asked in so many seconds of the page's clock, but for its stream."""
+    page.evaluate("window.asked.length = 0")
+    for _ in range(seconds // step):
+        page.clock.run_for(step * 1000)
+        page.wait_for_load_state("networkidle") if step < 10 else page.wait_for_timeout(40)
+    asked: list[tuple[float, str]] = page.evaluate("window.asked")
+    return [(at, path.removeprefix("/api/admin/")) for at, path in asked if "sse-ticket" not in path]
+
+
+def most_in(asked: list[tuple[float, str]], seconds: float) -> int:
+    """The most questions in any stretch of so many seconds."""
+    times = [at for at, _ in asked]
+    return max((sum(begin <= at < begin + seconds * 1000 - 5 for at in times) for begin in times), default=0)
+
+
+@pytest.mark.req("CON-245")
+def test_all_that_is_asked_again_shares_one_question_in_ten_seconds(signed_in: Callable[..., Page], stub: Stub) -> None:
+    access = {"sso": False, "operators": 0, "monitorLinks": 0, "lockedAddresses": 0}
+    stub.set(health={"access": access, "alerting": {"configured": False}}, found={"5644": ticket("waiting", **WAITING)})
+    page = signed_in(permissions=["notifications"])
+    page.evaluate("() => { localStorage['qm:first_steps'] = '{}'; localStorage.qm_alerts = '1'; }")
+    page.clock.install()
+    page.reload()
+    expect(page.get_by_role("region", name="First steps")).to_be_visible()
+    expect(page.get_by_role("button", name="Alerts").first).to_have_attribute("aria-pressed", "true")
+    page.evaluate(LISTEN)
+    page.clock.run_for(20_000)
+
+    asked = passing(page, 300)
+    assert most_in(asked, 10) == 1
+    kinds = Counter(path.split("?")[0] for _, path in asked)
+    assert sum(kinds.values()) > 20
+    for kind in ("history", "timeline", "health", "rooms/shop/install-check", "alerts"):
+        assert kinds[kind] >= 3, f"each has its turn: {kinds}"
+
+    for name, more in (("Diagnostics", 2), ("Security", 1)):
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("dialog", name=name)).to_be_visible()
+        page.clock.run_for(20_000)
+        assert most_in(passing(page, 40), 10) == 1 + more
+        page.keyboard.press("Escape")
+        page.clock.run_for(20_000)
+    card(page, "Shop").get_by_role("button", name="Visitors").click()
+    page.get_by_label("Ticket number").fill("5644")
+    page.keyboard.press("Enter")
+    expect(page.locator(".visit-state")).to_have_text("waiting")
+    looked = passing(page, 20, 1)
+    assert most_in([one for one in looked if "/tickets" in one[1]], 2) == 1
+    assert most_in([one for one in looked if "/tickets" not in one[1]], 10) == 1
