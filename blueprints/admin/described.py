@@ -42,6 +42,7 @@ _SCHEDULE: Final[dict[str, Shape]] = {
 _TIME_TEXT: Final = "Epoch ms, or ISO 8601 with a zone."
 _QUERY: Final[Mapping[str, tuple[str, Shape]]] = {
     "ref": ("Ref that a visitor read out.", TEXT),
+    "place": ("Place in the pre-queue of a candidate of the ref.", integer(1, 2**53)),
     "url": ("Full address of the page.", TEXT),
     "origin": ("Origin the tag runs on, when it is not that of the page.", TEXT),
     "q": ("Number or ref, whatever he read out.", TEXT),
@@ -134,7 +135,7 @@ _BY_ROUTE: Final[Mapping[tuple[str, str], Operation]] = {
         needs_body=True,
     ),
     ("GET", "rooms/<id>/tickets"): _read(
-        "Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref", "heavy_unavailable"
+        "Find a ticket", ref("Ticket"), "no_room", "invalid_q", "invalid_ref", "invalid_place", "heavy_unavailable"
     ),
     ("GET", "rooms/<id>/tickets/<n>"): _read(
         "One ticket", ref("Ticket"), "no_room", "invalid_ticket", "heavy_unavailable"
