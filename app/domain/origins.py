@@ -30,6 +30,7 @@ _NEEDS_ESCAPE: Final = re.compile(r"[^!#-;=?-\[\]^_a-z|~{}]").search
 """Anything that is sent percent-encoded behind the host: space, quotes, angle brackets, backslash, non-ASCII."""
 _SAFE: Final = "!#$%&'()*+,-./:;=?@[]^_|~{}"
 _LABEL: Final = re.compile(r"[a-z0-9-]{1,63}").fullmatch
+_HEX: Final = re.compile(r"0x[0-9a-f]*").fullmatch
 TOKEN_PARAMETER: Final = "qm_token"  # noqa: S105 (a name)
 
 
@@ -108,7 +109,7 @@ def parse_pattern(text: str) -> OriginPattern:
     if match is None or origin is None:
         raise ValueError(f'"{text[:100]}" is not an origin of the form scheme://host[:port]')
     is_wildcard = match[2] is not None
-    if is_wildcard and ("." not in origin.host or origin.host.startswith("[") or _is_ipv4(origin.host)):
+    if is_wildcard and ("." not in origin.host or origin.host.startswith("[") or _is_number(origin.host)):
         raise ValueError(f'"{text[:100]}": "*." needs a domain of at least two labels behind it')
     return OriginPattern(origin, is_wildcard)
 
@@ -160,13 +161,23 @@ def _origin(scheme: str, host: str, port: str | None) -> Origin | None:
     number = int(port) if port else _DEFAULT_PORTS[scheme]
     if not 0 < number <= 65535:
         return None
-    if not host.startswith("[") and not all(map(_LABEL, host.removesuffix(".").split("."))):
+    if not host.startswith("[") and (
+        not all(map(_LABEL, host.removesuffix(".").split("."))) or (_is_number(host) and not _is_address(host))
+    ):
         return None
     return Origin(scheme, host, number)
 
 
-def _is_ipv4(host: str) -> bool:
-    return host.rpartition(".")[2].isdigit()
+def _is_number(host: str) -> bool:
+    """Tell whether a browser reads the host as an IPv4 address: its last label is a number."""
+    last = host.removesuffix(".").rpartition(".")[2]
+    return last.isdigit() or _HEX(last) is not None
+
+
+def _is_address(host: str) -> bool:
+    """Tell whether it is one in the only spelling that a browser sends: ``127.1`` becomes ``127.0.0.1``."""
+    labels = host.split(".")
+    return len(labels) == 4 and all(one.isdigit() and one == str(int(one)) and int(one) < 256 for one in labels)
 
 
 def _is_encodable(text: str) -> bool:

@@ -125,6 +125,23 @@ def test_it_refuses_what_is_not_covered_or_could_be_read_otherwise(url: str) -> 
     assert WILD.judge(url) is None
 
 
+@pytest.mark.req("ENG-209")
+@pytest.mark.parametrize(
+    ("host", "is_read"),
+    [
+        ("127.0.0.1", True), ("10.0.0.255", True), ("0.0.0.0", True), ("1.2.3.4.example", True), ("4.example", True),
+        ("shop.1st", True), ("0x7f.example", True),
+        ("127.1", False), ("127.0.0.1.", False), ("0x7f000001", False), ("0X7F.0.0.1", False), ("2130706433", False),
+        ("192.168.000.5", False), ("017700000001", False), ("256.0.0.1", False), ("1.2.3.4.5", False),
+        ("shop.1", False), ("shop.0x", False), ("shop.0xff.", False),
+    ],
+)  # fmt: skip
+def test_it_reads_no_address_that_a_browser_would_spell_otherwise(host: str, is_read: bool) -> None:
+    """A browser asks ``http://127.1`` of 127.0.0.1, and says that it comes from there."""
+    assert (parse_web_url(f"http://{host}/") is not None) is is_read
+    assert (parse_origin(f"http://{host}:8080") is not None) is is_read
+
+
 @given(st.text(max_size=60))
 def test_it_never_sends_anybody_to_an_origin_that_is_not_covered(tail: str) -> None:
     for start in ("https://shop.example", "https://", ""):
