@@ -42,7 +42,6 @@ RECORD_SEC: Final = 5.0
 JUMP_MS: Final = 5000
 """A step of the wall clock that is called a jump."""
 JUMP_SHOWN_MS: Final = 3_600_000
-ROOMS_A_TRIP: Final = 100
 MANY_SITES: Final = 3
 CAUSES: Final = tuple(cause.value for cause in Cause)
 """Why a token is refused."""
@@ -246,9 +245,7 @@ class InstanceWatch:
 
     async def _look_at_rooms(self) -> list[Incident]:
         rooms = self._rooms.all()
-        found: dict[RoomId, RoomFigures | None] = {}
-        for start in range(0, len(rooms), ROOMS_A_TRIP):
-            found.update(await self._engine.figures([room.id for room in rooms[start : start + ROOMS_A_TRIP]]))
+        found = await self._engine.figures([room.id for room in rooms])
         rooms = [room for room in rooms if room.id in found]
         await self._sites.refresh(rooms)
         return [*_of_lines(rooms, found), *_of_sites(rooms, self._sites, of_fleet(self._met, self._others))]

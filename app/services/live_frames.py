@@ -6,18 +6,19 @@ who is told (live.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
+from app.core.clock import mono
 from app.core.jsonbody import dump
+from app.core.pacing import rest
 from app.domain.incidents import Incident
 from app.services.room_object import RoomView, line_wait, room_object
 from app.services.room_reduced import reduced_object
 
-YIELD_EVERY: Final = 50
+YIELD_EVERY: Final = 10
 """Rooms put into JSON before visitors' requests get their turn."""
 
 _shown = attrgetter(
@@ -128,7 +129,7 @@ async def room_texts(views: Sequence[RoomView], before: dict[str, RoomJson], *, 
     ``for_links``: the reduced texts will be needed too.
     """
     rooms: dict[str, RoomJson] = {}
-    made = 0
+    made, began = 0, mono()
     for view in views:
         figures = None if view.figures is None else _shown(view.figures)
         known = before.get(view.room.id)
@@ -138,7 +139,8 @@ async def room_texts(views: Sequence[RoomView], before: dict[str, RoomJson], *, 
                 known.read_by(True)
             made += 1
             if made % YIELD_EVERY == 0:
-                await asyncio.sleep(0)
+                await rest(began)
+                began = mono()
         rooms[view.room.id] = known
     return rooms
 

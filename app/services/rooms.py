@@ -15,6 +15,7 @@ from typing import Any, Final
 from app.core.clock import wall_ms
 from app.core.errors import NoRoom, QmError, StorageUnavailable
 from app.core.ids import RoomId, is_room_id
+from app.core.pacing import in_turns
 from app.domain.opening import Moment
 from app.domain.room import Room, RoomConfig
 from app.domain.room_fields import BY_KEY, RoomPatch, new_config, parse_patch
@@ -34,6 +35,8 @@ from app.services.sites import Sites
 TRIES: Final = 3
 """How often an upsert starts again because the room came or went in between."""
 SALT_BYTES: Final = 16
+ROOMS_A_TURN: Final = 100
+"""Views made before visitors' requests get their turn."""
 LIGHT: Final = frozenset({"state", "rate_per_minute"})
 """Fields whose change acts at once and is journaled in the background (ENG-005)."""
 
@@ -135,7 +138,8 @@ class RoomService:
             self._stale_since = self._stale_since or wall_ms()
             return [self._stale(room, self._stale_since) for room in rooms]
         self._last, self._stale_since = figures, None
-        return [await self._seen(room, figures[room.id]) for room in rooms if room.id in figures]
+        living = [room for room in rooms if room.id in figures]
+        return [await self._seen(room, figures[room.id]) async for room in in_turns(living, ROOMS_A_TURN)]
 
     async def view(self, room_id: str) -> RoomView:
         """One room. Raises NoRoom; StorageUnavailable when neither store can tell (ADM-124)."""

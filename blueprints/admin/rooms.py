@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from sanic.response import HTTPResponse
 
 from app.core.clock import wall_ms
 from app.core.jsonbody import dump
+from app.core.pacing import in_turns
 from app.domain.roles import Role
 from app.services.live_frames import totals
 from app.services.room_object import room_object
@@ -17,7 +17,7 @@ from app.services.rooms import Saved
 from blueprints.admin.confirmed import StepUp
 from blueprints.admin.routing import Call, Route, reply, reply_text, tell
 
-YIELD_EVERY: Final = 50
+ROOMS_A_TURN: Final = 10
 """Rooms put into JSON before visitors' requests get their turn."""
 
 
@@ -25,11 +25,7 @@ async def list_rooms(call: Call) -> HTTPResponse:
     """Every room with its settings and figures, in order of creation, and the totals of the stream."""
     views = await call.qm.room_service.views()
     incidents = call.qm.admin_health.incidents()
-    rooms: list[str] = []
-    for view in views:
-        rooms.append(dump(object_for(call.principal.role, view)))
-        if len(rooms) % YIELD_EVERY == 0:
-            await asyncio.sleep(0)
+    rooms = [dump(object_for(call.principal.role, view)) async for view in in_turns(views, ROOMS_A_TURN)]
     listed = ",".join(rooms)
     return reply_text(f'{{"ts":{wall_ms()},"rooms":[{listed}],"totals":{dump(totals(views, incidents))}}}')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from app.domain.facts_of_tickets import Ejected, Left
 from app.domain.layout import pack_header
 from app.domain.room import RoomConfig, RoomState, UrlRule
 from app.domain.room_codec import config_to_json
-from app.infrastructure.engine_admin import EjectCode, WriteCode
+from app.infrastructure.engine_admin import ROOMS_A_TRIP, EjectCode, WriteCode
 from app.infrastructure.engine_errors import RoomFenced, StaleRoom
 from app.infrastructure.engine_results import Reason, TicketState, Verdict
 from tests.engine.world import ROOM, Browser, World
@@ -258,6 +259,27 @@ async def test_it_tells_a_room_that_is_missing_from_one_that_was_deleted(world: 
     assert await world.admin.figures([]) == {}
     await world.admin.delete(ROOM, actor="op")
     assert await world.admin.figures([RoomId("none"), ROOM]) == {"none": None}
+
+
+@pytest.mark.req("OBS-055", "ADM-110")
+async def test_it_reads_figures_of_many_rooms_in_short_trips(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visitors' calls wait behind a trip, in the store and on the connection."""
+    await world.create()
+    trips: list[int] = []
+    pipeline = world.valkey.pipeline
+
+    async def counted(commands: list[Any]) -> list[Any]:
+        trips.append(len(commands))
+        return await pipeline(commands)
+
+    monkeypatch.setattr(world.valkey, "pipeline", counted)
+    rooms = [RoomId(f"none-{number}") for number in range(2 * ROOMS_A_TRIP)]
+
+    found = await world.admin.figures([*rooms, ROOM])
+
+    assert trips == [ROOMS_A_TRIP, ROOMS_A_TRIP, 1]
+    assert ROOMS_A_TRIP <= 25, "each costs 25 to 30 µs of the live store"
+    assert [room for room, figures in found.items() if figures is not None] == [ROOM]
 
 
 @pytest.mark.req("ENG-013")

@@ -18,6 +18,7 @@ from app.domain.room import Room, RoomConfig, RoomState
 from app.infrastructure.engine_results import RoomFigures
 from app.infrastructure.metric_book import MetricBook
 from app.infrastructure.rate_limiter import RateLimiter
+from app.services import metrics as metrics_page
 from app.services.edge_watch import ConnectionCap, EdgeWatch
 from app.services.metrics import BUDGETS, MetricsPage
 from app.services.room_object import RoomView
@@ -167,17 +168,21 @@ async def test_each_budget_counts_what_it_refused(page: Page) -> None:
 
 
 @pytest.mark.req("OBS-055")
-async def test_a_scrape_of_500_rooms_lets_others_have_their_turn(page: Page) -> None:
+async def test_a_scrape_of_500_rooms_lets_others_have_their_turn(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page.views = [view(f"room-{number}", FIGURES, max_concurrent=5) for number in range(500)]
     for one in page.views:
         for metric in (metrics.JOINS, metrics.PASSES, metrics.ADMISSIONS, metrics.REFUSED_ORIGINS):
             page.book.add(metric, one.room.id)
         page.book.add(metrics.REJECTED_TOKENS, one.room.id, "expired")
-    async with visitors_beside() as turns:
+    async with visitors_beside(monkeypatch, metrics_page, "_of_room") as rooms:
         text = await page.page.text(page.standing.now())
+    async with visitors_beside(monkeypatch, metrics_page, "Sample") as samples:
+        await page.page.text(page.standing.now())
 
     assert len(Scrape(text.decode()).of("qm_room_waiting")) == 500
-    assert turns.count >= 500 // 100, "a turn after every few rooms"
+    assert (rooms.pieces, rooms.at_once) == (500, 20), "a turn after every few rooms"
+    assert samples.pieces > 10_000
+    assert samples.at_once <= 100, "a turn after every few lines"
 
 
 @pytest.mark.req("OBS-054")
