@@ -20,6 +20,7 @@ APP, QUEUE, CONSOLE, BARE, NOT_INLINE, MISSING = "app", "queue", "console", "bar
 ROOT = ("/", "/public/admin.html")
 ADMIN = ("/api/admin/me", "/api/v1/admin/me")
 VISITOR = ("/api/version", "/api/check?room=x", "/events?room=x", "/qm.js", "/healthz", "/w/named", "/metrics")
+ELSEWHERE = ("/docs", "/fonts/geist-latin.woff2", "/qm.js", "/healthz", "/api/version", "/offline.html")
 OTHER = ("/x", "/favicon.png?x", "/api/none")
 APPS = ("/api/join", "/docs", "/assets/waiting-x.js", "/fonts/x.woff2", "/api/v1/check", "/offline.html")
 
@@ -50,6 +51,8 @@ def row(front: Front, host: str) -> list[set[str]]:
     return [{kind(ask(front, host, path)) for path in paths} for paths in groups]
 
 
+MOST = 40
+"""Connections that the server of the secret serves."""
 FIRST_SAVE: list[Answer] = []
 """What was answered to whoever made the first inline room from a console opened by host name."""
 APP_ROW = [{APP}, {APP}, {APP}, {CONSOLE, QUEUE}, {QUEUE}, {APP}]
@@ -129,6 +132,16 @@ def test_it_answers_on_each_host_what_the_matrix_says(fronts: dict[str, Front], 
     assert row(admin, "192.0.2.9") == WITHHELD_ROW
     for front in fronts.values():
         assert {kind(ask(front, "named.test", path)) for path in APPS} == {APP}
+        for path in ELSEWHERE:  # what a host in front of no room has besides
+            assert ask(front, "elsewhere.test", path).status == 200, path
+    for front, host, target, rows in (
+        (public, "queue.test", "http://queue.test/", APP_ROW),  # the public name, and inline
+        (unset, "localhost:81", "http://localhost:81/", KEPT_ROW),
+        (unset, "[2001:db8::9]", "http://[2001:db8::9]/", KEPT_ROW),
+    ):
+        save(front, "127.0.0.1", "passing", target)
+        assert row(front, host) == rows, host
+        save(front, "127.0.0.1", "passing", target, proxyOrigin=None)
     the_origin.reset()
     assert row(unset, "192.0.2.9") == KEPT_ROW
     assert [head for head in the_origin.heads if b"/admin/" in head.partition(b" HTTP")[0]] == []
@@ -424,7 +437,7 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
     secret = "an-edge-secret-of-the-tests"
     limits = {
         "WAITING_LIMIT_PER_MIN": "2", "CHECK_LIMIT_PER_MIN": "1", "STATUS_LIMIT_PER_MIN": "3",
-        "JOIN_LIMIT_PER_MIN": "1", "SSE_PER_IP": "1", "SSE_MAX_TOTAL": "2",
+        "JOIN_LIMIT_PER_MIN": "1", "SSE_PER_IP": "1", "SSE_MAX_TOTAL": "2", "MAX_CONNECTIONS": str(MOST),
     }  # fmt: skip
     env = {"PROXY_ALLOW_PRIVATE": "1", "EDGE_SECRET": secret, "PROXY_TIMEOUT_MS": "5", **limits}
     with Server(env=env, workers=1) as server:
@@ -492,6 +505,9 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             assert [answer.status for answer in answers] == [503, 503, 429]
             assert (answers[2].header("x-ratelimit-limit"), answers[2].header("x-ratelimit-remaining")) == ("2", "0")
             assert answers[2].header("retry-after")
+            assert int(answers[2].header("x-ratelimit-reset") or 0) > 0
+            asking = page.replace("GET / ", "GET /__qm/api/status?room=shut ").replace("text/html", "*/*")
+            assert client.ask(asking).status == 200
             shown = page.replace("GET / ", "GET /__qm/ ")  # a budget of its own, with the same number
             assert [client.ask(shown).status for _ in range(3)] == [200, 200, 429]
             assert surge.read(answers[2], is_page=True)[:4] == (429, "retry", None, None)
@@ -525,11 +541,18 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             front.admin("POST", "rooms", {"id": "shut", **https}, **edge)
             assert client.ask(call).status == 200
             assert client.ask(f"{call}\nX-Forwarded-Proto: https").status == 503, "proved by the secret"
+            held = [front.connect() for _ in range(MOST)]
+            with front.connect() as stranger, front.connect() as known:  # the secret comes before the ceiling
+                assert stranger.ask("GET / HTTP/1.1\nHost: open.test").status == 403
+                overloaded = known.ask(f"GET / HTTP/1.1\nHost: open.test\n{through}")
+                assert (overloaded.status, json.loads(overloaded.body)["code"]) == (503, "overloaded")
+            for each in held:
+                each.close()
             with front.connect() as other:  # framing before the secret, the secret before everything else
                 other.send(b"POST /__qm/none HTTP/1.1\r\nHost: open.test\r\nContent-Length: 1, 1\r\n\r\n")
                 assert other.answer().status == 400
         health = front.admin("GET", "health", **edge)[1]
-        assert health["edge"]["refusedTotal"] == 23
+        assert health["edge"]["refusedTotal"] == 24
         assert health["edge"]["clientIpFallbackTotal"] >= 1
         warnings = {warning["code"]: warning for warning in health["configWarnings"]}
         assert "console_host_withheld" in warnings

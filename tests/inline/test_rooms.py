@@ -14,6 +14,7 @@ from app.domain.cookies import ticket_candidates
 from app.domain.hosts import Console, HostPolicy
 from app.domain.inline.forwarding import Hop, request_fields
 from app.domain.net_ranges import parse_ranges
+from app.domain.room_fields import parse_patch
 from app.services.assets import Assets
 from app.services.waiting_page import WaitingPage
 from tests.harness import wait_for
@@ -156,6 +157,8 @@ def test_it_takes_no_cookie_of_its_own_for_a_ticket() -> None:
         offline_attempts origin_down_attempts"""
     assert all(reserved_reason(name) for name in (*prefixes, *names.split()))
     assert not any(reserved_reason(name) for name in ("Console", "DK_x", "themes", "shop"))
+    for name in (*prefixes, "theme"):  # from before the rule
+        assert parse_patch({"id": name, "rate": 5}, creating=False).id == name
 
 
 @pytest.mark.req("INL-174", "INL-175", "INL-176", "INL-183", "INL-227", "INL-228", "INL-231")
