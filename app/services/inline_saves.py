@@ -77,20 +77,17 @@ class InlineSaves:
         """
         changed = _changed(before, after)
         if not self.concerns(before, after):
-            self._refuse_loops(after, changed)
             return []
         if isinstance(actor, Actor) and actor.role is not None and actor.role != Role.OWNER.word:
             raise InlineRequiresOwner([_NAMES[key] for key in changed], creating=before is None)
         if not confirmed:
             raise StepUpRequired
-        self._refuse_loops(after, changed)
+        self._refuse_loops(after)
         self._refuse_conflict(after)
         return [*await self._address_warnings(after, changed), *self._host_warnings(before, after, host)]
 
-    def _refuse_loops(self, after: RoomConfig, changed: list[str]) -> None:
+    def _refuse_loops(self, after: RoomConfig) -> None:
         """INL-008 … INL-010: neither may this room's origin lead to a public host, nor another room's to this one's."""
-        if not changed:
-            return
         others = [room.config for room in self._rooms() if room.id != after.id and room.config.is_inline]
         own = origin_of(after)
         if own is not None:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from app.core.errors import NoRoom, QmError
 from app.domain.inline.forwarding import Added, answer_head
+from app.domain.inline.hosts import index_of
 from app.domain.keyring import Keyring
 from app.domain.tokens import VisitorTokens
+from app.services.check import BackendDown, CommitsFail
+from app.services.inline_counts import InlineCounts
+from app.services.inline_gate import Closed, Forward, InlineGate
 from tests.harness import wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, saying
 from tests.inline.people import Visitor
 from tests.inline.test_reader import read
+from tests.inline.test_saves import room
 
 
 @pytest.fixture
@@ -288,6 +298,39 @@ def test_it_slides_a_session_by_pages_that_no_room_covers(front: Front, origin: 
     wait_for(lambda: front.admin("GET", "health")[1]["inline"]["gatedTotal"] == gated + 3)
     assert [visitor.call(target).status for target in ("/one", "/two")] == [503, 200]
     visitor.close()
+
+
+@pytest.mark.req("INL-187", "INL-188", "INL-189", "INL-191")
+@pytest.mark.parametrize(("error", "choice", "code"), [
+    (NoRoom(), "closed", "storage_unavailable"), (NoRoom(), "open", "storage_unavailable"),
+    (BackendDown(), "closed", "storage_unavailable"), (BackendDown(), "open", None),
+    (CommitsFail(), "closed", "storage_unavailable"), (CommitsFail(), "open", "storage_unavailable"),
+])  # fmt: skip
+async def test_it_answers_for_its_own_host_whatever_became_of_the_room(
+    error: QmError, choice: str, code: str | None
+) -> None:
+    """Deleted a moment ago, so that the index has not followed, it is no reason for a 404 (INL-191)."""
+    made = room("shop", origin="http://203.0.114.7")
+    made = replace(made, config=replace(made.config, on_backend_down=choice))
+    (host,) = index_of([made]).hosts.values()
+
+    async def asked(*_: object, **__: object) -> None:
+        raise error
+
+    known = SimpleNamespace(id="shop", room=made)
+    gate = InlineGate(
+        directory=cast(Any, None), rooms=cast(Any, SimpleNamespace(peek={"shop": known}.get)),
+        check=cast(Any, SimpleNamespace(gate=asked)), counts=InlineCounts(Counter(), None), limiter=cast(Any, None),
+        undeclared=cast(Any, SimpleNamespace(is_marked=lambda _: False)),
+    )  # fmt: skip
+
+    decided = await gate.decide(host, cast(Any, None), "http://shop.test/", cast(Any, lambda _: None))
+
+    if isinstance(decided, Forward):
+        assert (decided, code) == (Forward("shop"), None)
+    else:
+        assert isinstance(decided, Closed)
+        assert (decided.room_id, decided.error.status, decided.error.code) == ("shop", 503, code)
 
 
 @pytest.mark.req("INL-173", "INL-220")

@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_network
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from app.infrastructure.address_guard import AddressGuard, is_internal_text, own
 from app.infrastructure.origin_pool import OriginLink, OriginPool
 from app.services.inline import Inline, guard_of
 from tests.inline.test_saves import room
+from tests.process.tls import make_ca, make_certificate
 
 INTERNAL = [
     "127.0.0.1", "10.0.0.5", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "100.64.0.1", "::1", "::",
@@ -265,6 +267,26 @@ def test_it_hands_over_an_answer_whose_origin_broke_off_the_upload(new_loop: Cal
         assert runner.run(_broken_off(b"")) == ["reset"]
         *long, end = runner.run(_broken_off(b"x" * 100_000))
         assert (b"".join(part for part in long if isinstance(part, bytes)), end) == (b"x" * 100_000, "reset")
+
+
+@pytest.mark.req("INL-041")
+async def test_it_names_the_host_of_the_origin_and_believes_no_other_name(
+    answers: list[list[str]], tmp_path: Path
+) -> None:
+    make_ca(tmp_path, "ours")
+    context = make_certificate(tmp_path, "ours", "site", "DNS:site.test")
+    named: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: named.append(name)
+    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        answers[:] = [["127.0.0.1"]]
+        pool = OriginPool(AddressGuard(allow_private=True), timeout_sec=20)
+        pool._tls.load_verify_locations(tmp_path / "ours.pem")
+        at = server.sockets[0].getsockname()[1]
+        (await pool.connect(Origin("https", "site.test", at))).abort()
+        for other in ("other.test", "127.0.0.1"):
+            assert await failure(pool, Origin("https", other, at)) is Failure.TLS
+    assert named == ["site.test", "other.test", None]
 
 
 @pytest.mark.req("INL-040", "INL-027", "CFG-168")

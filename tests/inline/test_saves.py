@@ -142,12 +142,19 @@ OTHER = room("other", "https://other.test/", "http://site.test")
     ("http://localhost:8080/", "http://localhost:8080", True), ("http://203.0.114.7:81/", "http://203.0.114.7", False),
     ("http://203.0.114.7/", "http://203.0.114.7", True), ("https://shop.test/", "http://127.0.0.1:8099", True),
     ("https://shop.test/", "http://localhost:8099", True), ("https://shop.test/", "http://127.0.0.1:8098", False),
+    ("https://shop.test./", "http://shop.test", True), ("https://shop.test./", "https://other.test", True),
+    ("https://shop.test/", "http://plain.test", False),  # a snippet room's traffic does not come here
 ])  # fmt: skip
 async def test_it_refuses_an_origin_that_leads_back(
     names: dict[str, list[str]], target: str, origin: str, loops: bool
 ) -> None:
     judge = saves(
-        OTHER, proxy_allow_private=True, public_url="https://queue.test", admin_host=("console.test",), port=8099
+        OTHER,
+        room("plain"),
+        proxy_allow_private=True,
+        public_url="https://queue.test",
+        admin_host=("console.test",),
+        port=8099,
     )
     after = room("shop", target, origin)
     if loops:
@@ -168,9 +175,11 @@ async def test_it_refuses_a_target_that_some_origin_leads_back_to(names: dict[st
 @pytest.mark.req("INL-011", "INL-046")
 async def test_it_refuses_two_origins_on_one_host(names: dict[str, list[str]]) -> None:
     judge = saves(OTHER)
-    assert await refusal(judge, None, room("two", "http://OTHER.test:8443/x", "http://inner.test")) == (
-        409, "proxy_origin_conflict", ["proxyOrigin"],
-    )  # fmt: skip
+    for origin in ("http://inner.test", "http://site.test:81", "https://site.test"):
+        for target in ("http://OTHER.test:8443/x", "https://other.test./"):
+            assert await refusal(judge, None, room("two", target, origin)) == (
+                409, "proxy_origin_conflict", ["proxyOrigin"],
+            )  # fmt: skip
     await judge.judge(
         None, room("two", "http://other.test/x", "http://site.test").config, actor=OWNER, host="q.test", confirmed=True
     )
@@ -195,8 +204,9 @@ async def test_it_leaves_where_traffic_goes_to_owners(
     judge = saves(public_url="https://q.test")
     await judge.judge(before and before.config, after.config, actor=OWNER, host="q.test", confirmed=True)
     if is_change:
-        status, code, _ = await refusal(judge, before, after, OPERATOR)
-        assert (status, code) == (403, "inline_requires_owner")
+        for actor in (OPERATOR, Actor("Vi", role="viewer")):
+            status, code, _ = await refusal(judge, before, after, actor)
+            assert (status, code) == (403, "inline_requires_owner")
     else:
         await judge.judge(before and before.config, after.config, actor=OPERATOR, host="q.test", confirmed=True)
 

@@ -34,7 +34,7 @@ def test_it_gives_transfers_more_time_unless_a_limit_was_set(given: list[str], i
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.req("CFG-194", "CFG-066", "CFG-067")
 def test_it_lets_transfers_end_and_cuts_what_outlasts_the_drain(origin: Origin, workers: int) -> None:
-    asked, go_on = threading.Event(), threading.Event()
+    asked, go_on = threading.Semaphore(0), threading.Event()
 
     async def script(talk: Talk) -> None:
         if talk.target == b"/socket":
@@ -42,34 +42,40 @@ def test_it_lets_transfers_end_and_cuts_what_outlasts_the_drain(origin: Origin, 
             with contextlib.suppress(ConnectionError):
                 await talk.reader.read()
             return
-        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
-        asked.set()
+        if talk.target != b"/late":
+            await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
+        asked.release()
         while not go_on.is_set():
             await asyncio.sleep(0.01)
-        await talk.say(b"after")
+        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate" if talk.target == b"/late" else b"after")
 
     origin.script = script
     env = {"PROXY_ALLOW_PRIVATE": "1", "SHUTDOWN_GRACE_MS": "100", "SHUTDOWN_DRAIN_MS": "4000"}
     with Server(env=env, workers=workers) as server:
         front = Front(server, origin)
         front.room("open", state="bypass")
-        socket, transfer, idle = front.connect(), front.connect(), front.connect()
+        socket, transfer, idle, *late = (front.connect() for _ in range(5))
         socket.send(upgrade())
         assert socket.head().status == 101
         transfer.send(b"GET / HTTP/1.1\r\nHost: open.test\r\n\r\n")
         transfer.until(b"first")
-        assert asked.wait(10)
+        for client, before in zip(late, (b"", b"\r\n"), strict=True):
+            client.send(before + b"GET /late HTTP/1.1\r\nHost: open.test\r\n\r\n")
+        assert all(asked.acquire(timeout=20) for _ in range(3))
         server.kill(signal.SIGTERM)
         began = time.monotonic()
         assert idle.rest() == b""  # closed with the grace
         time.sleep(0.5)
         go_on.set()
         assert transfer.rest() == b"after"
+        for client in late:  # whose answer begins when nothing more can be asked
+            answer = client.answer()
+            assert (answer.body, answer.header("connection"), client.rest()) == (b"late", "close", b"")
         wait_for(lambda: not _connects(front))
         assert socket.rest() == b""
         assert time.monotonic() - began > 1.5  # the socket lived on, to the limit
         server.wait()
-        for each in (socket, transfer, idle):
+        for each in (socket, transfer, idle, *late):
             each.close()
 
 
