@@ -24,7 +24,8 @@ MIB = 1 << 20
 def shop(the_front: Front) -> Iterator[Front]:
     """Room ``mall`` in front of the shop; nobody is let in yet."""
     with site("shop") as address:
-        the_front.room("mall", proxyOrigin=address, targetUrl="http://www.mall.test/", rate=0, queueMaxPerIp=None)
+        fields = {"proxyOrigin": address, "targetUrl": "http://www.mall.test/", "state": "active", "rate": 0}
+        the_front.room("mall", **fields, queueMaxPerIp=None)
         yield the_front
 
 

@@ -75,6 +75,7 @@ def dangerous(front: Front) -> list[tuple[str, str, Any]]:
 
 @pytest.mark.req("ADM-298", "WHK-115")
 def test_a_session_on_an_inline_host_has_to_present_its_key_before_dangerous_acts(guarded: Front) -> None:
+    guarded.room("doomed", targetUrl="http://doomed.test/")  # wherever others have moved it
     before = guarded.admin("GET", "rooms")[1]["rooms"]
     for host in (NAMED, LITERAL):
         console = Console(guarded, host)
