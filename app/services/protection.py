@@ -58,14 +58,21 @@ class Outcome(StrEnum):
     ALLOW_LISTED = "allowListed"
 
 
-class Asker(NamedTuple):
-    """What a join brings besides its visitor."""
+class Asker:
+    """What a join brings besides its visitor. One object for one join, however often it is judged."""
 
-    look: Look
-    is_alike: bool
-    """Visitors of this peer cannot be told apart: an undeclared proxy (VIS-023)."""
-    joins: int | None
-    """Joins of the address in this minute, this one included; None = not counted, the limit is off."""
+    __slots__ = ("is_alike", "joins", "look", "of_address")
+
+    def __init__(self, look: Look, *, is_alike: bool, joins: int | None) -> None:
+        """``is_alike``: visitors of this peer cannot be told apart, an undeclared proxy (VIS-023).
+
+        ``joins``: of the address in this minute, this one included; None = not counted, the limit is off.
+        """
+        self.look = look
+        self.is_alike = is_alike
+        self.joins = joins
+        self.of_address: tuple[Signal, ...] | None = None
+        """The signs that its address gave; None = not looked for yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,9 @@ class Protection:
             return _ALLOWED
         if asker.look.crawler and not asker.look.is_declared:
             return _CRAWLER
-        of_address = self._of_address(room, visitor, asker, has_cookie=has_cookie)
+        of_address = asker.of_address
+        if of_address is None:
+            of_address = asker.of_address = self._of_address(room, visitor, asker, has_cookie=has_cookie)
         key = asker.look, of_address, has_cookie, mode
         judged = self._judged.get(key)
         if judged is None:

@@ -14,6 +14,7 @@ from app.core.clock import mono
 from app.core.jsonbody import parse_object
 from app.domain.budget import Budget
 from app.domain.inline.hosts import InlineHost
+from app.services.protection import Asker
 from blueprints.edge.reading import Reading
 from blueprints.edge.recurring import Repeat
 
@@ -28,6 +29,7 @@ class HotRequest:
 
     __slots__ = (
         "_query",
+        "asker",
         "began",
         "body",
         "budget",
@@ -64,6 +66,8 @@ class HotRequest:
         self.budget: Budget | None = None
         """Set by the handler once it counted the request: the edge writes ``X-RateLimit-*`` from it into every
         answer, a refusal included."""
+        self.asker: Asker | None = None
+        """What bot protection goes by, once it was looked at: the same when the request is judged again."""
         self.inline: InlineHost | None = None
         """The inline host below whose ``/__qm`` the path was asked; None on every other host."""
         self.repeat: Repeat | None = None

@@ -259,12 +259,13 @@ class JoinRoute:
             raise missing_room()
         visitor = visitor_of(request, room_id, fields.get("token"))
         client = request.client
-        asker = Asker(
-            look_at(request.headers, https=client.scheme == "https"),
-            self._visitor.undeclared.is_marked(client),
-            budget.limit - budget.remaining if budget.limit else None,
-        )
-        return room_id, visitor, fields.get("returnUrl"), fields.get("from"), asker
+        if request.asker is None:
+            request.asker = Asker(
+                look_at(request.headers, https=client.scheme == "https"),
+                is_alike=self._visitor.undeclared.is_marked(client),
+                joins=budget.limit - budget.remaining if budget.limit else None,
+            )
+        return room_id, visitor, fields.get("returnUrl"), fields.get("from"), request.asker
 
 
 _Joins = tuple[str, Visitor, str | None, str | None, Asker]

@@ -253,6 +253,20 @@ async def test_it_notices_what_one_address_does_again_and_again(site: Site, cloc
 
 
 @pytest.mark.req("VIS-198")
+async def test_a_join_whose_copy_of_the_room_is_old_is_one_ask(site: Site, clock: Clock) -> None:
+    await site.create(rate_per_minute=0, queue_max_per_ip=None)
+    found = []
+
+    for number, after in enumerate((7.0, 31.0, 12.0, 8.0, 29.0)):
+        clock.now += after
+        await site.update(presence_sec=100 + number)
+        await Browser(site, peer="203.0.113.1").join()
+        found.append("cookieless_repeat" in signals(site))
+
+    assert found == [False] * 4 + [True], "each is asked again with the new copy, but it is one ask of its address"
+
+
+@pytest.mark.req("VIS-198")
 async def test_it_notices_one_address_all_over_the_line(site: Site, clock: Clock) -> None:
     await site.create(rate_per_minute=0, queue_max_per_ip=None)
     found = []
