@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import ssl
 import struct
@@ -91,15 +92,28 @@ class OriginLink(asyncio.Protocol):
             owner, self.owner = self.owner, None
             owner.on_lost(is_reset=exc is not None)
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether only the transport can read what comes."""
+        return self.key.scheme == "https"
+
+    def has_unread(self) -> bool:
+        """Whether bytes or the end of the origin lie in the socket and were not told of yet."""
+        sock = None if self.is_lost else self.transport.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0:
+            return False
+        look = select.poll()
+        look.register(sock.fileno(), select.POLLIN)
+        return bool(look.poll(0))
+
     def _hand_over_rest(self) -> None:
         """Give the owner what came before the origin broke off and was not read yet.
 
         A site that refuses an upload answers and closes. Its reset may be noticed by the next write, which ends the
-        transport, while the answer still lies in the socket (INL-146). Not over TLS, whose bytes only the transport
-        can read.
+        transport, while the answer still lies in the socket (INL-146).
         """
         sock = self.transport.get_extra_info("socket")
-        if sock is None or sock.fileno() < 0 or self.transport.get_extra_info("sslcontext") is not None:
+        if self.is_tls or sock is None or sock.fileno() < 0:
             return
         with contextlib.suppress(OSError):
             for _ in range(REST_READS):

@@ -25,6 +25,7 @@ from app.infrastructure import address_guard
 from app.infrastructure.address_guard import AddressGuard, is_internal_text, own_ports
 from app.infrastructure.origin_pool import OriginLink, OriginPool
 from app.services.inline import Inline, guard_of
+from blueprints.edge.inline.task_exchange import TaskExchange
 from tests.inline.test_saves import room
 from tests.process.tls import make_ca, make_certificate
 
@@ -238,6 +239,24 @@ class Taker:
         pass
 
 
+async def test_it_knows_whether_something_of_the_origin_was_not_told_of_yet() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pool = OriginPool(AddressGuard(allow_private=True), timeout_sec=5)
+        link = await pool.connect(Origin("http", "127.0.0.1", listener.getsockname()[1]))
+        taker = link.owner = Taker(link)
+        site, _ = listener.accept()
+        assert not link.has_unread()
+        with site:
+            site.sendall(REFUSAL)
+            assert link.has_unread()
+            while not taker.told:
+                await asyncio.sleep(0)
+            assert (taker.told, link.has_unread()) == ([REFUSAL], False)
+        assert link.has_unread(), "its end"
+        await asyncio.wait_for(taker.lost.wait(), 20)
+        assert not link.has_unread()
+
+
 REFUSAL = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig"
 
 
@@ -309,3 +328,25 @@ def test_it_warns_of_settings_that_do_not_fit_the_rooms(settings: dict[str, Any]
     if "console_host_withheld" in found:
         for part in ("neither ADMIN_HOST nor PUBLIC_URL is set", "Set one of them to the console's name and restart"):
             assert part in found["console_host_withheld"]
+
+
+async def test_it_hears_an_origin_behind_tls_before_it_writes_more_of_an_upload() -> None:
+    """What came over TLS and was not read is lost when a write fails: the answer would be a 502 instead."""
+    loop, written = asyncio.get_running_loop(), list[bytes]()
+    exchange = TaskExchange.__new__(TaskExchange)
+    exchange.is_over = False
+    parts = iter([b"one", b"two", b"three", None])
+
+    async def read() -> bytes | None:
+        part = next(parts)
+        if part == b"two":
+            loop.call_soon(setattr, exchange, "is_over", True)  # what the loop does once it looks at the socket
+        return part
+
+    exchange._http = cast(Any, SimpleNamespace(read=read))
+    exchange._head = cast(Any, SimpleNamespace(chunked=False))
+    transport = SimpleNamespace(write=written.append)
+    link = SimpleNamespace(is_tls=True, is_paused=False, is_lost=False, has_unread=lambda: False, transport=transport)
+
+    assert not await exchange._upload(cast(Any, link))
+    assert written == [b"one"]

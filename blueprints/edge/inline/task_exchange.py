@@ -126,6 +126,8 @@ class TaskExchange(Exchange):
         http, is_chunked = self._http, self._head.chunked
         try:
             while (part := await http.read()) is not None:
+                if link.is_tls:
+                    await self._hear(link)
                 if self.is_over:
                     return False
                 link.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if is_chunked else part)
@@ -139,6 +141,12 @@ class TaskExchange(Exchange):
         if is_chunked and not link.is_lost:
             link.transport.write(b"0\r\n\r\n")
         return True
+
+    async def _hear(self, link: OriginLink) -> None:
+        """Let an answer in before more is written: over TLS, one that was not read is lost when a write fails."""
+        await asyncio.sleep(0)  # what was written last goes out, and what has come is told of
+        if link.has_unread():
+            await asyncio.sleep(0)
 
     def _let_go(self) -> None:
         if self.is_tunnel and self._link is not None and not self._protocol.was_reset:
