@@ -93,7 +93,7 @@ def test_it_closes_or_opens_as_the_room_says_while_valkey_is_away(outage: Front,
             assert (answer.status, json.loads(answer.body)["code"]) == (503, "storage_unavailable"), path
             assert answer.header("retry-after") == "5", path
         with outage.connect() as client:
-            client.send(upgrade("strict.test"))
+            client.send(upgrade("strict.test", extra="\nAccept: text/html\nSec-Fetch-Mode: navigate"))
             refused = client.answer()
             assert (refused.status, json.loads(refused.body)["code"]) == (503, "storage_unavailable")
         assert the_origin.heads == []

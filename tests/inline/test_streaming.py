@@ -144,6 +144,10 @@ def test_it_reads_no_more_of_an_unwanted_body_than_64_kib(front: Front) -> None:
     with front.connect() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: shut.test\r\nContent-Length: 5\r\n\r\nhello")
         assert client.answer().header("connection") == "keep-alive"
+        with front.connect() as chunked:  # nobody knows how long it will be
+            chunked.send(b"POST / HTTP/1.1\r\nHost: shut.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            answer = chunked.answer()
+            assert (answer.status, answer.header("connection"), chunked.rest()) == (503, "close", b"")
         client.send(b"POST / HTTP/1.1\r\nHost: shut.test\r\nContent-Length: 90000000\r\n\r\n")
         answer = client.answer()
         assert (answer.status, answer.header("connection")) == (503, "close")
@@ -186,7 +190,7 @@ def test_it_lets_a_slow_origin_slow_the_visitor(front: Front, origin: Origin, st
     with front.connect() as client:
         before = memory()
         client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % size)
-        sent = _send_until_stuck(client, size)
+        sent = send_until_stuck(client, size)
         assert sent < size / 2
         assert memory() - before < 8 * MIB
         steps.done("measured")
@@ -197,7 +201,8 @@ def test_it_lets_a_slow_origin_slow_the_visitor(front: Front, origin: Origin, st
         assert memory() - before < 8 * MIB
 
 
-def _send_until_stuck(client: Client, size: int) -> int:
+def send_until_stuck(client: Client, size: int) -> int:
+    """Send up to ``size`` bytes until nobody takes more; how many were taken."""
     sent = 0
     client.socket.settimeout(0.5)
     with contextlib.suppress(TimeoutError):

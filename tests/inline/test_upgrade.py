@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.harness import wait_for
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin, Talk, plain, saying
 from tests.inline.people import Visitor
+from tests.inline.test_streaming import MIB, Steps, memory_of_worker, send_until_stuck
+from tests.inline.test_streaming import steps as steps
 
 UP = "GET /socket HTTP/1.1\nHost: {}\nConnection: keep-alive, Upgrade\nUpgrade: {}\nSec-WebSocket-Key: x\nOrigin: http://o"
 SWITCH = (
@@ -53,6 +56,57 @@ def test_it_joins_the_two_sockets(front: Front, origin: Origin, protocol: str) -
     assert {b"Sec-WebSocket-Key: x", b"Origin: http://o", b"Cookie: a=1", b"X-Forwarded-Host: open.test"} <= set(
         received
     )
+
+
+@pytest.mark.req("INL-145", "INL-153")
+@pytest.mark.parametrize("slow", ["origin", "visitor"])
+def test_it_lets_the_slow_side_of_a_joined_connection_slow_the_other(
+    front: Front, origin: Origin, steps: Steps, slow: str
+) -> None:
+    size, written = 32 * MIB, [0]
+
+    async def script(talk: Talk) -> None:
+        if slow == "visitor":
+            await talk.say(SWITCH)
+            while written[0] < size:
+                await talk.say(bytes(65536))
+                written[0] += 65536
+            talk.writer.close()
+            return
+        talk.writer.transport.pause_reading()
+        await talk.say(SWITCH)
+        await steps.reached("measured")
+        talk.writer.transport.resume_reading()
+        left = size
+        while left:
+            left -= len(await talk.reader.read(MIB))
+        await talk.say(b"all")
+
+    origin.script = script
+    memory = memory_of_worker(front)
+    with front.connect() as client:
+        before = memory()
+        client.send(upgrade())
+        assert client.head().status == 101
+        if slow == "visitor":
+            seen = -1
+            while seen != written[0]:  # until the origin stands still
+                seen = written[0]
+                time.sleep(0.3)
+            assert written[0] < size / 2
+            assert memory() - before < 8 * MIB
+            left = size - len(client.buffer)
+            while left:
+                left -= len(client.socket.recv(MIB))
+            assert client.socket.recv(1) == b""
+        else:
+            sent = send_until_stuck(client, size)
+            assert sent < size / 2
+            assert memory() - before < 8 * MIB
+            steps.done("measured")
+            client.socket.settimeout(20)
+            client.send(bytes(size - sent))
+            assert client.exactly(3) == b"all"
 
 
 @pytest.mark.req("INL-153")
