@@ -51,6 +51,7 @@ def row(front: Front, host: str) -> list[set[str]]:
     return [{kind(ask(front, host, path)) for path in paths} for paths in groups]
 
 
+BRISK = {"id": "brisk", "targetUrl": "http://brisk.test", "state": "active", "rate": 6000, "queueMaxPerIp": None}
 MOST = 40
 """Connections that the server of the secret serves."""
 FIRST_SAVE: list[Answer] = []
@@ -411,6 +412,23 @@ def test_it_gates_files_that_a_rule_names(front: Front) -> None:
     visitor.close()
 
 
+def by_https(front: Front, headers: dict[str, str]) -> dict[str, str]:
+    """Cookies that somebody gets who joins ``brisk`` and is let in, with their flags."""
+    visitor, answers = Visitor(front, "brisk"), []
+    kind = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
+    answers.append(visitor.ask("POST", "/__qm/api/join", b'{"roomId":"brisk"}', **kind, **headers))
+
+    def is_in() -> bool:
+        answers.append(visitor.call(**headers))
+        return answers[-1].status == 200
+
+    wait_for(is_in)
+    visitor.close()
+    lines = [line for answer in answers for line in answer.values("set-cookie")]
+    return {line.partition("=")[0]: line for line in lines}
+
+
+@pytest.mark.req("INL-211")
 @pytest.mark.req("CFG-127", "CFG-131", "CFG-168")
 @pytest.mark.req(
     "INL-221",
@@ -541,6 +559,11 @@ def test_it_demands_the_edge_secret_for_everything_on_an_inline_host(origin: Ori
             front.admin("POST", "rooms", {"id": "shut", **https}, **edge)
             assert client.ask(call).status == 200
             assert client.ask(f"{call}\nX-Forwarded-Proto: https").status == 503, "proved by the secret"
+            front.admin("POST", "rooms", {**body, **BRISK, "proxyOrigin": origin.address}, **edge)
+            cookies = by_https(front, {**edge, "CF-Connecting-IP": "198.51.100.20", "X-Forwarded-Proto": "https"})
+            assert cookies.keys() == {"qm_brisk", "qms_brisk", "qm_dk_brisk"}
+            assert all("; Path=/; " in flags and "Domain" not in flags for flags in cookies.values())
+            assert all(flags.endswith("; HttpOnly; SameSite=Lax; Secure") for flags in cookies.values())
             held = [front.connect() for _ in range(MOST)]
             with front.connect() as stranger, front.connect() as known:  # the secret comes before the ceiling
                 assert stranger.ask("GET / HTTP/1.1\nHost: open.test").status == 403
