@@ -126,8 +126,9 @@ class TaskExchange(Exchange):
         http, is_chunked = self._http, self._head.chunked
         try:
             while (part := await http.read()) is not None:
-                if link.is_tls:
-                    await self._hear(link)
+                if link.is_tls and link.has_unread():
+                    # An answer that was not read is lost over TLS when a write fails: the loop looks first.
+                    await asyncio.sleep(0)
                 if self.is_over:
                     return False
                 link.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if is_chunked else part)
@@ -141,12 +142,6 @@ class TaskExchange(Exchange):
         if is_chunked and not link.is_lost:
             link.transport.write(b"0\r\n\r\n")
         return True
-
-    async def _hear(self, link: OriginLink) -> None:
-        """Let an answer in before more is written: over TLS, one that was not read is lost when a write fails."""
-        await asyncio.sleep(0)  # what was written last goes out, and what has come is told of
-        if link.has_unread():
-            await asyncio.sleep(0)
 
     def _let_go(self) -> None:
         if self.is_tunnel and self._link is not None and not self._protocol.was_reset:
