@@ -1,9 +1,10 @@
 """What operators' reads cost visitors, with hundreds of rooms. ``python -m bench.operators``.
 
 Checks in a room of its own come at an even pace meanwhile; their 99th percentile stands beside that of the same checks
-with nothing going on. The operators are another process, so that what they read is not taken in by the one that
-measures. How late a console's frame is, is seen from outside: an act must have reached all consoles one tick and half a
-second after it (ADM-110). A scrape of 500 rooms shall take under a second (OBS-055).
+with nothing going on, and beside ``rooms`` that are just there. The operators are another process, so that what they
+read is not taken in by the one that measures. How late a console's frame is, is seen from outside: an act must have
+reached all consoles one tick and half a second after it (ADM-110). A scrape of 500 rooms shall take under a second
+(OBS-055).
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ async def run(lab: Lab, elsewhere: Executor) -> tuple[list[Wait], list[Times]]:
     await _make(operator, 1, SCRAPED)
     scrapes = await timed("scrapes", read_often, "/metrics")
     await _make(operator, SCRAPED, WATCHED)
+    waits.append(await beside("rooms", lab.port, requests, asyncio.sleep(neighbours.UNDISTURBED_SEC)))
     lists = await timed("lists", read_often, "/api/admin/rooms")
     frames = await timed("consoles", watch)
     return waits, [

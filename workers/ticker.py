@@ -32,7 +32,7 @@ EVERY_SEC: Final = 0.5
 """A tick counts at most 1 s (ENG-116): with this pause a turn may be half a second late and the pace loses nothing."""
 AFRESH_SEC: Final = 0.05
 """Pause while doors are due by this clock and not by that of the live store."""
-ROOMS_A_TRIP: Final = 100
+ROOMS_A_TRIP: Final = 20
 MAX_ROUNDS: Final = 200
 """Most calls of one room in one turn; a room with more work goes on in the next turn."""
 
@@ -84,19 +84,19 @@ class Ticker:
         wanted = self._pushed_back.ready(rooms)
         self.drawing, self.opens_at = set(), None
         for _ in range(MAX_ROUNDS):
-            began = mono()
             more: list[RoomId] = []
             for start in range(0, len(wanted), ROOMS_A_TRIP):
                 if self._is_stopping():
                     return
-                part = wanted[start : start + ROOMS_A_TRIP]
+                part, began = wanted[start : start + ROOMS_A_TRIP], mono()
                 for room, answer in zip(part, await self._tick_many(part), strict=True):
                     if self._wants_more(room, answer):
                         more.append(room)
+                if more or start + ROOMS_A_TRIP < len(wanted):
+                    await rest(began)
             if not more:
                 return
             wanted = more
-            await rest(began)
 
     def pause_sec(self, began: float) -> float:
         """How long to wait after a turn that began at ``began`` (``mono()``): less when doors open before the next."""

@@ -108,10 +108,6 @@ class LineAnswer:
 _FLUSH_REFUSED: Final = {RoomState.BYPASS: LineCode.BYPASSED, RoomState.SCHEDULED: LineCode.SCHEDULED}
 
 
-ROOMS_A_TRIP: Final = 20
-"""Rooms whose figures are read at once: half a millisecond of the live store."""
-
-
 class EngineAdmin:
     """Operator calls. They raise RoomFenced (live state missing or being rebuilt) and StorageUnavailable."""
 
@@ -225,21 +221,18 @@ class EngineAdmin:
     async def figures(
         self, room_ids: Sequence[RoomId], *, detailed: Collection[RoomId] = ()
     ) -> dict[RoomId, RoomFigures | None]:
-        """Live figures, of the rooms in ``detailed`` with their details. A few rooms in each trip: visitors' calls wait
-        behind a trip, in the store and on the connection.
+        """Live figures, of the rooms in ``detailed`` with their details.
 
         None: the room must not be read now (missing, or being rebuilt). Deleted rooms are left out: a copy of the
         rooms may still have one.
         """
+        calls = [("figures", RoomKeys(self._prefix, room_id).header, int(room_id in detailed)) for room_id in room_ids]
         found: dict[RoomId, RoomFigures | None] = {}
-        for start in range(0, len(room_ids), ROOMS_A_TRIP):
-            some = room_ids[start : start + ROOMS_A_TRIP]
-            calls = [("figures", RoomKeys(self._prefix, room_id).header, int(room_id in detailed)) for room_id in some]
-            for room_id, reply in zip(some, await self._loader.call_many(calls), strict=True):
-                if isinstance(reply, Exception):
-                    raise reply
-                if reply[0] != RoomCode.NOROOM:
-                    found[room_id] = _figures(reply) if reply[0] == RoomCode.OK else None
+        for room_id, reply in zip(room_ids, await self._loader.call_many(calls), strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            if reply[0] != RoomCode.NOROOM:
+                found[room_id] = _figures(reply) if reply[0] == RoomCode.OK else None
         return found
 
     async def refused_origins(self) -> dict[str, dict[str, int]]:

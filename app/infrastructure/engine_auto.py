@@ -79,7 +79,7 @@ class EngineAuto:
     async def switch_many(
         self, rooms: Sequence[tuple[Room, AutoActivate]], *, leader: int
     ) -> list[Switched | Exception]:
-        """Look at the thresholds of rooms in one trip; the error of one room stands in its place."""
+        """Look at the thresholds of rooms; the error of one room stands in its place."""
         calls = [
             ("auto_switch", self._key(room.id), room.generation, room.cfg_ver, leader, rule.sustain_sec,
              rule.release_after_sec, self._actor)
@@ -89,7 +89,7 @@ class EngineAuto:
         return [_switched(reply, room.id) for reply, (room, _) in zip(replies, rooms, strict=True)]
 
     async def tuning_many(self, room_ids: Sequence[RoomId]) -> list[Tuning | Exception]:
-        """Read rooms in one trip; the error of one room stands in its place."""
+        """Read rooms; the error of one room stands in its place."""
         replies = await self._loader.call_many([("tuning", self._key(room_id)) for room_id in room_ids])
         return [_tuning(reply, room_id) for reply, room_id in zip(replies, room_ids, strict=True)]
 

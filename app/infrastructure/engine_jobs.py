@@ -87,7 +87,7 @@ class EngineJobs:
         return _tick_answer(await self._call("tick", room_id, *args), room_id)
 
     async def tick_many(self, room_ids: Sequence[RoomId]) -> list[TickAnswer | Exception]:
-        """Ticks in one trip; the error of one room stands in its place."""
+        """Ticks of many rooms; the error of one room stands in its place."""
         return [
             _value_or_error(_tick_answer, reply, room_id)
             for room_id, reply in zip(
@@ -135,7 +135,7 @@ class EngineJobs:
         return _pulled(await self._call("drain_next", room_id, committed, limit), room_id)
 
     async def drain_many(self, pulls: Sequence[tuple[RoomId, int]], limit: int) -> list[Pulled | Exception]:
-        """drain_next of many rooms in one trip; the error of one room stands in its place."""
+        """drain_next of many rooms; the error of one room stands in its place."""
         replies = await self._many("drain_next", [(room_id, committed, limit) for room_id, committed in pulls])
         return [_value_or_error(_pulled, reply, pull[0]) for pull, reply in zip(pulls, replies, strict=True)]
 
@@ -144,7 +144,7 @@ class EngineJobs:
         return _header(await self._call("header", room_id))
 
     async def headers(self, room_ids: Sequence[RoomId]) -> list[dict[str, Any] | None]:
-        """Headers in one trip."""
+        """Headers of many rooms."""
         replies = await self._many("header", [(room_id,) for room_id in room_ids])
         for reply in replies:
             if isinstance(reply, Exception):
@@ -154,7 +154,7 @@ class EngineJobs:
     async def verify_many(self, places: Sequence[Place]) -> list[bool | Exception]:
         """Let rooms answer whose headers are still exactly at these points; False = it is not, or is fenced.
 
-        One trip for all; the error of one room stands in its place.
+        The error of one room stands in its place.
         """
         replies = await self._many("verify", [tuple(place) for place in places])
         return [

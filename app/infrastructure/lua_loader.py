@@ -6,12 +6,15 @@ Not here: what the functions do (lua/), batching (engine.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from redis.exceptions import ResponseError
 
 from app.infrastructure.lua_bundle import LuaBundle, engine_bundle
+
+CALLS_A_TRIP: Final = 20
+"""Calls that are sent together: one takes 25 to 60 µs of the live store, which serves nobody else meanwhile."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +65,16 @@ class LuaLoader:
             raise LuaFailure(self.bundle.explain(str(error))) from error
 
     async def call_many(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Calls ``(name, key, *args)`` in one trip; the error of one is a LuaFailure in its place."""
+        """Calls ``(name, key, *args)``, a few in each trip; the error of one is a LuaFailure in its place.
+
+        Visitors' calls wait behind a trip, in the store and on the connection.
+        """
+        replies: list[Any] = []
+        for start in range(0, len(calls), CALLS_A_TRIP):
+            replies += await self._trip(calls[start : start + CALLS_A_TRIP])
+        return replies
+
+    async def _trip(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         commands = [("FCALL", self._full(name), 1, *rest) for name, *rest in calls]
         replies = await self._valkey.pipeline(list(commands))
         missing = [index for index, reply in enumerate(replies) if _is_missing(reply)]

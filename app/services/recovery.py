@@ -50,7 +50,7 @@ class LiveRooms(Protocol):
         ...
 
     async def verify_many(self, places: Sequence[Place]) -> Sequence[bool | Exception]:
-        """Let rooms answer that still stand exactly there; in one trip."""
+        """Let rooms answer that still stand exactly there."""
         ...
 
 
@@ -260,7 +260,7 @@ class Recovery:
         await self._verify([_place(room, lives[room]) for room in others])
 
     async def _verify(self, places: Sequence[Place]) -> None:
-        """All of them in one trip: whoever has a thousand rooms does not wait for a thousand answers."""
+        """All of them together: whoever has a thousand rooms does not wait for a thousand answers."""
         for place, answer in zip(places, await self._live.verify_many(places), strict=True):
             if isinstance(answer, Exception):
                 log.error("room_not_verified", room=place.room_id, error=str(answer))

@@ -14,9 +14,10 @@ from app.domain.facts_of_tickets import Ejected, Left
 from app.domain.layout import pack_header
 from app.domain.room import RoomConfig, RoomState, UrlRule
 from app.domain.room_codec import config_to_json
-from app.infrastructure.engine_admin import ROOMS_A_TRIP, EjectCode, WriteCode
+from app.infrastructure.engine_admin import EjectCode, WriteCode
 from app.infrastructure.engine_errors import RoomFenced, StaleRoom
 from app.infrastructure.engine_results import Reason, TicketState, Verdict
+from app.infrastructure.lua_loader import CALLS_A_TRIP
 from tests.engine.world import ROOM, Browser, World
 
 FULL = RoomConfig(
@@ -273,12 +274,12 @@ async def test_it_reads_figures_of_many_rooms_in_short_trips(world: World, monke
         return await pipeline(commands)
 
     monkeypatch.setattr(world.valkey, "pipeline", counted)
-    rooms = [RoomId(f"none-{number}") for number in range(2 * ROOMS_A_TRIP)]
+    rooms = [RoomId(f"none-{number}") for number in range(2 * CALLS_A_TRIP)]
 
     found = await world.admin.figures([*rooms, ROOM])
 
-    assert trips == [ROOMS_A_TRIP, ROOMS_A_TRIP, 1]
-    assert ROOMS_A_TRIP <= 25, "each costs 25 to 30 µs of the live store"
+    assert trips == [CALLS_A_TRIP, CALLS_A_TRIP, 1]
+    assert CALLS_A_TRIP <= 20, "each costs up to 60 µs of the live store"
     assert [room for room, figures in found.items() if figures is not None] == [ROOM]
 
 
