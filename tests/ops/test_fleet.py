@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -108,6 +109,56 @@ def test_every_series_has_its_instance_and_rooms_are_alike(two: Pair) -> None:
         )
     assert rooms[0] == rooms[1]
     assert rooms[0]["qm_room_waiting[('room', 'alike')]"] == 4
+
+
+def frame(one: Instance, room: str) -> dict[str, Any]:
+    """The card of a room in the next full frame of an instance's stream."""
+    asked = httpx.post(one.server.url + "/api/admin/sse-ticket", headers=one.key, json={}, timeout=10)
+    address = f"{one.server.url}/api/admin/events?ticket={asked.json()['ticket']}"
+    with httpx.stream("GET", address, timeout=20) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: "):
+                rooms = {shown["id"]: shown for shown in json.loads(line[6:])["rooms"]}
+                return dict(rooms.get(room, {}))
+    raise AssertionError("no frame")
+
+
+@pytest.mark.req("CON-079")
+def test_a_card_shows_the_sums_of_both(two: Pair) -> None:
+    wait_for(lambda: all(map(is_well, two.both())))
+    rules = [{"id": "r1", "action": "protect", "pattern": "/cart*", "note": ""}]
+    two.first.make_room("summed", ratePerMinute=0, rules=rules, returnOrigins=["https://shop.example"])
+    for one, times in ((two.first, 2), (two.second, 3)):
+        for _ in range(times):
+            wait_for(lambda one=one: one.join("summed").status_code == 200)  # type: ignore[misc]
+            for page, origin in (
+                ("https://shop.example/cart", "https://shop.example"), (None, "https://shop.example"),
+                ("https://other.example/", "https://other.example"),
+            ):  # fmt: skip
+                asked = {"url": page} if page else {}
+                address = f"{one.server.url}/api/check?room=summed"
+                assert httpx.post(address, json=asked, headers={"Origin": origin}, timeout=10).status_code < 500
+
+    def sums(one: Instance) -> list[Any]:
+        shown = frame(one, "summed")
+        if not shown:
+            return []
+        # Frames read the counts of rules and origins twice a minute; a question for the room reads them now.
+        room = httpx.get(one.server.url + "/api/admin/rooms/summed", headers=one.key, timeout=10).json()["room"]
+        counters = [room["rules"][0]["hits"], *(refused["count"] for refused in room["refusedOriginChecks"])]
+        return [shown["waiting"], shown["joinsPerMin"], shown["lastTicket"], shown["checksWithoutUrl"], *counters]
+
+    for one in two.both():
+        wait_for(lambda one=one: sums(one) == [5, 5, 5, 5, 5, 5])  # type: ignore[misc]
+    flushed = httpx.post(two.second.server.url + "/api/admin/rooms/summed/flush", headers=two.second.key, timeout=10)
+    assert flushed.json()["flushed"] == 5
+
+    def passed(one: Instance) -> list[Any]:
+        shown = frame(one, "summed")
+        return [shown["waiting"], shown["occupancy"], shown["passedLastMinute"]]
+
+    for one in two.both():
+        wait_for(lambda one=one: passed(one) == [0, 5, 5])  # type: ignore[misc]
 
 
 @pytest.mark.req("OBS-108")
