@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from app.core.clock import mono
+from app.core.errors import camel
 from app.core.jsonbody import dump
 from app.core.pacing import rest
 from app.domain.incidents import Incident
@@ -29,6 +30,11 @@ _shown = attrgetter(
     "phase", "opens_at", "drawn_at", "pre_queue",
 )  # fmt: skip
 """Figures that a room object shows; the others change all the time."""
+
+
+_SUMMED: Final = (
+    "waiting", "pre_queue", "active", "occupancy", "passes_outstanding", "joins_per_min", "passed_last_minute",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +93,17 @@ class Frame:
 
 
 def totals(views: Sequence[RoomView], incidents: Sequence[Incident]) -> dict[str, Any]:
-    """Sums over the rooms whose figures are known, the worst wait, the first incident."""
+    """Sums over the rooms whose figures are known (None where there are rooms and nothing is known of any), the worst
+    wait, the first incident."""
     figures = [view.figures for view in views if view.figures is not None]
     first = incidents[0] if incidents else None
+
+    def total(name: str) -> int | None:
+        return sum(getattr(room, name) for room in figures) if figures or not views else None
+
     return {
         "rooms": len(views),
-        "waiting": sum(room.waiting for room in figures),
-        "preQueue": sum(room.pre_queue for room in figures),
-        "active": sum(room.active for room in figures),
-        "occupancy": sum(room.occupancy for room in figures),
-        "passesOutstanding": sum(room.passes_outstanding for room in figures),
-        "joinsPerMin": sum(room.joins_per_min for room in figures),
-        "passedLastMinute": sum(room.passed_last_minute for room in figures),
+        **{camel(name): total(name) for name in _SUMMED},
         "worstWait": worst_wait(views),
         "incident": None if first is None else {"code": first.code, "roomId": first.room_id, "text": first.text},
         "incidents": len(incidents),

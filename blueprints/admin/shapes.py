@@ -277,12 +277,13 @@ LINKS: Final = struct({"links": listed(_LINK), "live": COUNT, "ttlSec": COUNT})
 LINK_SHOWN: Final = struct({"link": _LINK, "token": TEXT, "url": TEXT})
 LINKS_REVOKED: Final = struct({"ok": const(True), "revoked": COUNT})
 _FIGURE_SUMS: Final = (
-    "rooms", "waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute",
-    "incidents",
+    "waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute",
 )  # fmt: skip
 TOTALS: Final = struct(
     {
-        **dict.fromkeys(_FIGURE_SUMS, COUNT),
+        "rooms": COUNT,
+        **dict.fromkeys(_FIGURE_SUMS, maybe(COUNT)),
+        "incidents": COUNT,
         "worstWait": struct(
             {
                 "sec": maybe(COUNT),

@@ -26,7 +26,7 @@ function Warnings({ health }) {
   const notices = health.configWarnings.map((one) => one.message).filter((text) => !health.warnings.includes(text));
   const found = [...health.warnings, ...notices];
   return html`
-    <${Row} name=${t("diag.warnings")} look=${health.warnings.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>
+    <${Row} id="diag-warnings" name=${t("diag.warnings")} look=${health.warnings.length > 0}><${Lines} texts=${found} none=${t("form.none")} /><//>
     ${health.hardening.length > 0 && html`<${Row} name=${t("diag.hardening")}><${Lines} texts=${health.hardening} /><//>`}
   `;
 }
@@ -92,8 +92,10 @@ function Rows({ health }) {
   `;
 }
 
-export function Diagnostics({ panelId }) {
+/** `at` is the id of a row to begin with. */
+export function Diagnostics({ panelId, at }) {
   const { answer, problem, load } = useAnswer("/health");
+  useEffect(() => void (at && answer && document.getElementById(at).focus()), [at, answer === null]);
   useEffect(() => {
     const timer = setInterval(load, EVERY_MS);
     return () => clearInterval(timer);

@@ -9,10 +9,10 @@ const SCOPES = { own: "diag.own", fleet: "diag.fleet" };
 /** Name of a room that may be gone. */
 export const nameOf = (id) => roomOf(id).value?.name ?? id;
 
-/** One row: a mark where something needs a look, its name, its value; `note` explains, `scope` says whose figure it is. */
-export function Row({ name, look = false, note, scope, children }) {
+/** One row: a mark where something needs a look, its name, its value; `note` explains, `scope` says whose figure it is, by `id` it can be jumped to. */
+export function Row({ id, name, look = false, note, scope, children }) {
   return html`
-    <div class="diag-row">
+    <div class="diag-row" id=${id} tabindex=${id && "-1"}>
       <dt>${look && alarm()}<span>${name}</span></dt>
       <dd>${children}${scope && html` <span class="diag-scope">${t(SCOPES[scope])}</span>`}${note && html`<p class="note">${note}</p>`}</dd>
     </div>

@@ -45,7 +45,7 @@ function Incident() {
 
 function Insecure() {
   if (!server.value?.insecureConfig || me.value.kind === "monitor") return null;
-  const open = () => may("diagnostics") && openPanel(Diagnostics);
+  const open = () => may("diagnostics") && openPanel(Diagnostics, { at: "diag-warnings" });
   return html`<${Tip} class="badge-head badge-warn" tip=${t("insecure.tip")} onClick=${open}>${lock()}insecure config<//>`;
 }
 

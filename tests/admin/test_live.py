@@ -288,6 +288,20 @@ async def test_a_new_stream_sees_its_own_moment_and_takes_nothing_from_the_other
     assert data_of(await second.next())["delta"] is False
 
 
+@pytest.mark.req("ADM-093")
+async def test_sums_of_rooms_none_of_which_can_be_read_are_unknown(desk: Desk, house: House) -> None:
+    await desk.look()
+    assert data_of(await (await desk.open()).next())["totals"]["waiting"] == 0, "no rooms, nobody waiting"
+    await desk.process.make("lost")
+    for key in await house.valkey.execute("KEYS", f"{house.prefix}{{lost}}*"):
+        await house.valkey.execute("DEL", key)
+    await desk.look()
+    totals = data_of(await (await desk.open()).next())["totals"]
+    sums = ("waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute")
+    assert [totals[name] for name in sums] == [None] * 7
+    assert (totals["rooms"], totals["worstWait"]["sec"]) == (1, None)
+
+
 @pytest.mark.req("ADM-099")
 async def test_frames_go_on_with_the_last_figures_while_valkey_is_away(desk: Desk, house: House) -> None:
     process = desk.process

@@ -275,12 +275,13 @@ def totals() -> dict[str, Any]:
     moving = [r for r in rooms if r["estWaitSec"] is not None]
     worst = max(moving, key=lambda r: r["estWaitSec"], default=None)
     excluded = sum(1 for r in rooms if r["estWaitInfinite"])
+    unknown = bool(state.rooms) and not rooms
     sums = {
-        k: sum(r[k] for r in rooms)
+        k: None if unknown else sum(r[k] for r in rooms)
         for k in ("waiting", "preQueue", "active", "occupancy", "passesOutstanding", "joinsPerMin", "passedLastMinute")
     }
     found: dict[str, Any] = {
-        "sec": worst["estWaitSec"] if worst else 0,
+        "sec": worst["estWaitSec"] if worst else None if unknown else 0,
         "kind": "floor" if worst and worst["estWaitIsFloor"] else "estimate",
         "roomId": worst and worst["id"],
         "excluded": excluded,

@@ -35,6 +35,7 @@ def test_it_says_who_stands_in_front_and_what_to_set(signed_in: Callable[..., Pa
         badge.click()
 
     shown(**warned)
+    expect(rows.filter(has_text="Warnings")).to_be_focused()
     expect(rows.filter(has_text="Warnings").locator("li")).to_have_text([half, notice["message"]])
     expect(rows.filter(has_text="Could be closed")).to_contain_text("EDGE_SECRET is not set")
     proxy = rows.filter(has=page.get_by_text("Proxy", exact=True))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import ROOT, Stub, card, wait_for
+from tests.console.conftest import KEY, ROOT, Stub, card, wait_for
 from tests.console.rooms import new_room
 
 pytestmark = pytest.mark.browser
@@ -24,8 +24,8 @@ WIDEST = {
 }  # fmt: skip
 
 WAITS = {
-    40: "40s", 59: "59s", 60: "1m", 89: "1m", 90: "2m", 180: "3m", 3590: "1h", 4800: "1h20m", 7200: "2h", 36_000: "10h",
-    392_400: "109h",
+    0.2: "1s", 39.1: "40s", 59: "59s", 60: "1m", 89: "1m", 90: "2m", 180: "3m", 3590: "1h", 4800: "1h20m", 7200: "2h",
+    35_940: "9h59m", 36_000: "10h", 37_800: "11h", 392_400: "109h",
 }  # fmt: skip
 
 
@@ -79,8 +79,15 @@ def test_it_adds_and_removes_cards_in_the_servers_order(signed_in: Callable[...,
 
     expect(page.get_by_role("article")).to_have_count(6)
     expect(card(page, "late")).to_be_visible()
-    names = page.locator("article h2").all_inner_texts()
-    assert names == ["Shop", "Spring drop", "Support chat", "Arena tickets", "Newsroom", "late"]
+    names = ["Shop", "Spring drop", "Support chat", "Arena tickets", "Newsroom", "late"]
+    expect(page.locator("article h2")).to_have_text(names)
+    stub.room("late", waiting=90_000, state="paused")
+    expect(card(page, "late")).to_contain_text("90,000")
+    expect(page.locator("article h2")).to_have_text(names)
+    stub.set(cut=True)  # a new stream begins with whole lists
+    stub.room("news", waiting=95_000)
+    expect(card(page, "Newsroom")).to_contain_text("95,000")
+    expect(page.locator("article h2")).to_have_text(names)
     expect(card(page, "Shop").get_by_role("textbox")).to_be_focused()
 
 
@@ -142,10 +149,28 @@ def test_it_shows_unknown_figures_as_a_dash_and_recovering_rooms_as_such(
     assert "0" not in "".join(shop.locator(".figure dd").all_inner_texts()).replace("/500", "").replace("500", "")
     expect(shop.get_by_role("button", name="Pause")).to_be_disabled()
 
+    others = [room for room in stub.state()["rooms"] if room != "shop"]
+    for other in others:
+        stub.room(other, **figures, recovering=True)
+    totals = page.locator(".total dd:first-of-type")
+    expect(totals).to_have_text(["–", "–", "–", "–", "–"])
+    wait_for(lambda: page.title() == "Queue Manager")
     stub.room("shop", **known)
+    expect(totals.first).to_have_text("38")
     expect(shop.get_by_text("Rebuilt from the journal. Check state and rate.")).to_be_visible()
     shop.get_by_role("button", name="Dismiss").click()
     expect(shop.get_by_text("shop.example")).to_be_visible()
+
+
+@pytest.mark.req("CON-250")
+def test_nothing_is_a_figure_before_the_first_frame(open_page: Callable[..., Page], stub: Stub) -> None:
+    stub.set(silent=True)
+    page = open_page()
+    page.locator("#key").fill(KEY)
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".total dd:first-of-type")).to_have_text(["–"] * 5)
+    assert page.title() == "Queue Manager"
 
 
 @pytest.mark.req("CON-050", "CON-249")

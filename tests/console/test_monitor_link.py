@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import Stub, card, sign_in, wait_for
+from tests.console.conftest import KEY, Stub, card, sign_in, wait_for
 from tests.console.stub import LINK
 
 pytestmark = pytest.mark.browser
@@ -67,17 +67,30 @@ def test_a_link_that_is_over_says_so_and_signs_nobody_out(signed_in: Callable[..
 
 
 @pytest.mark.req("CON-020")
-def test_a_link_that_is_revoked_ends_the_view_for_good(open_page: Callable[..., Page], stub: Stub) -> None:
+@pytest.mark.parametrize("kind", ["link", "session"])
+def test_who_is_revoked_sees_so_at_once_and_comes_back_to_nothing(
+    open_page: Callable[..., Page], stub: Stub, kind: str
+) -> None:
     page = open_page()
-    watch(page, stub)
+    page.clock.install()
+    if kind == "link":
+        watch(page, stub)
+    else:
+        page.reload()
+        page.locator("#key").fill(KEY)
+        page.keyboard.press("Enter")
     expect(page.locator(".live-on")).to_be_visible()
+    tickets = stub.state()["asked"].count("POST /api/admin/sse-ticket")
+    page.clock.run_for(500)
 
-    stub.set(links=[])
+    stub.set(**{"links": []} if kind == "link" else {"sessions": []})
 
-    expect(page.get_by_text(OVER)).to_be_visible()
-    count = len(stub.state()["asked"])
-    page.wait_for_timeout(1500)
-    assert len(stub.state()["asked"]) == count, "it comes back to nothing"
+    expect(page.get_by_text(OVER) if kind == "link" else page.locator("#key")).to_be_visible()
+    expect(page.locator("#key")).to_have_count(0 if kind == "link" else 1)
+    page.clock.run_for(60_000)
+    page.wait_for_timeout(300)
+    asked = stub.state()["asked"]
+    assert asked.count("POST /api/admin/sse-ticket") == tickets, "told by the stream, and no new one is asked for"
 
 
 @pytest.mark.req("CON-023")
