@@ -97,11 +97,13 @@ def test_it_drops_the_body_that_an_app_sends_after_the_answer_to_head(
 @pytest.mark.req("INL-133")
 def test_it_takes_chunks_apart_for_a_visitor_of_http_1_0(front: Front, origin: Origin) -> None:
     origin.script = saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-    with front.connect() as client:
-        client.send(b"GET / HTTP/1.0\r\nHost: open.test\r\n\r\n")
-        head, _, body = client.rest().partition(b"\r\n\r\n")
-    assert body == b"abcde"
-    assert b"transfer-encoding" not in head.lower()
+    for connection in (b"", b"Connection: keep-alive\r\n"):  # only its end can end such a body
+        with front.connect() as client:
+            client.send(b"GET / HTTP/1.0\r\nHost: open.test\r\n" + connection + b"\r\n")
+            head, _, body = client.rest().partition(b"\r\n\r\n")
+        assert body == b"abcde"
+        assert b"transfer-encoding" not in head.lower()
+        assert b"connection: close" in head.lower()
 
 
 BROKEN = [

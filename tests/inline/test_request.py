@@ -96,8 +96,10 @@ def test_it_keeps_hop_by_hop_headers_to_itself(front: Front, origin: Origin) -> 
         assert answer.status == 200
         named = "POST / HTTP/1.1\nHost: open.test\nConnection: Content-Length, X-Mine\nContent-Length: 2\nX-Mine: 1"
         assert client.ask(named, b"ab").status == 200
+        assert client.ask("GET / HTTP/1.1\nHost: open.test\nTE: gzip").status == 200
     assert origin.heads[0].split(b"\r\n")[1:-5] == [b"Host: open.test", b"Cookie: a=1", b"X-Kept: 1", b"TE: trailers"]
     assert origin.heads[1].split(b"\r\n")[1:-5] == [b"Host: open.test", b"Content-Length: 2"]
+    assert origin.heads[2].split(b"\r\n")[1:-5] == [b"Host: open.test"]
 
 
 @pytest.mark.req("INL-137", "INL-139", "VIS-060")

@@ -123,7 +123,6 @@ def test_it_asks_for_a_body_only_once_the_gate_has_let_it_through(front: Front, 
     with front.connect() as client:
         client.send(b"POST / HTTP/1.1\r\n" + HOST + expecting)
         assert client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        assert origin.connections > 0
         client.send(b"ab")
         assert client.answer().status == 200
     with front.connect() as client:
