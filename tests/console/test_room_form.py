@@ -106,8 +106,10 @@ def test_threshold_activation_shows_the_number_that_counts_and_what_it_never_doe
     assert stub.sent("/rooms")[1] == {"id": "shop", "autoActivate": {**body, "enabled": False}}, "its numbers stay"
 
 
-@pytest.mark.req("CON-177", "CON-192")
-def test_members_that_somebody_else_changed_stay_as_he_set_them(signed_in: Callable[..., Page], stub: Stub) -> None:
+@pytest.mark.req("CON-177", "CON-180", "CON-192")
+def test_members_that_somebody_else_changed_stay_and_refusals_stand_at_theirs(
+    signed_in: Callable[..., Page], stub: Stub
+) -> None:
     armed = {"enabled": True, "joinsPerMin": 120, "sustainSec": 60, "releaseAfterSec": 300, "lastSwitchAt": None}
     stub.room("shop", autoActivate=armed)
     page = signed_in()
@@ -128,6 +130,20 @@ def test_members_that_somebody_else_changed_stay_as_he_set_them(signed_in: Calla
     page.get_by_role("button", name="Take theirs").click()
     expect(field(page, "autoActivate-sustainSec")).to_have_value("45")
     expect(page.get_by_text("Nothing changed yet")).to_be_visible()
+
+    # A refusal of a member stands at its field.
+    field(page, "autoActivate-sustainSec").fill("30")
+    refusal: dict[str, Any] = {"status": 400, "code": "invalid_auto_activate", "fields": ["autoActivate"]}
+    sentence = "autoActivate cannot be used: sustainSec must be an integer from 60 to 3600"
+    stub.set(refuse={**refusal, "error": sentence})
+    page.get_by_role("button", name="Save").click()
+    expect(field(page, "autoActivate-sustainSec-note")).to_have_text(sentence)
+    expect(field(page, "autoActivate-sustainSec")).to_be_focused()
+    expect(field(page, "autoActivate-sustainSec")).to_have_value("30")
+    expect(field(page, "autoActivate-enabled")).to_be_checked()
+    stub.set(refuse={**refusal, "error": "autoActivate must be an object or null"})
+    page.get_by_role("button", name="Save").click()
+    expect(field(page, "autoActivate-enabled-note")).to_have_text("autoActivate must be an object or null")
 
 
 def test_autotune_and_protection_are_left_to_the_server_or_set_for_the_room(
@@ -165,25 +181,6 @@ def test_autotune_and_protection_are_left_to_the_server_or_set_for_the_room(
     tune.select_option("server")
     save(page)
     assert stub.sent("/rooms")[2] == {"id": "shop", "autotune": None}
-
-
-@pytest.mark.req("CON-180")
-def test_a_refusal_of_a_member_stands_at_its_field(signed_in: Callable[..., Page], stub: Stub) -> None:
-    page = signed_in()
-    open_form(page)
-    field(page, "autoActivate-enabled").check()
-    field(page, "autoActivate-sustainSec").fill("30")
-    refusal: dict[str, Any] = {"status": 400, "code": "invalid_auto_activate", "fields": ["autoActivate"]}
-    sentence = "autoActivate cannot be used: sustainSec must be an integer from 60 to 3600"
-    stub.set(refuse={**refusal, "error": sentence})
-    page.get_by_role("button", name="Save").click()
-    expect(field(page, "autoActivate-sustainSec-note")).to_have_text(sentence)
-    expect(field(page, "autoActivate-sustainSec")).to_be_focused()
-    expect(field(page, "autoActivate-sustainSec")).to_have_value("30")
-    expect(field(page, "autoActivate-enabled")).to_be_checked()
-    stub.set(refuse={**refusal, "error": "autoActivate must be an object or null"})
-    page.get_by_role("button", name="Save").click()
-    expect(field(page, "autoActivate-enabled-note")).to_have_text("autoActivate must be an object or null")
 
 
 @pytest.mark.req("CON-106")
@@ -228,17 +225,13 @@ def test_doors_are_set_moved_and_opened_only_after_a_question(signed_in: Callabl
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert stub.sent("/rooms")[1:] == [{"id": "shop", "ratePerMinute": 90, "opensAt": None}]
 
-
-def test_a_drop_that_is_over_stays_as_it_is_and_goes_without_a_question(
-    signed_in: Callable[..., Page], stub: Stub
-) -> None:
-    stub.room("shop", opensAt=int(time.time() * 1000) - 3_600_000)
-    page = signed_in()
+    # A drop that is over stays as it is, and goes without a question.
+    stub.room("shop", opensAt=int(time.time() * 1000) - 3_600_000, effectiveState="active")
+    expect(card(page, "Shop").locator(".badge")).to_have_text("ACTIVE")
     open_form(page)
     field(page, "name").fill("Shop two")
     save(page)
     open_form(page, "Shop two")
     page.get_by_role("button", name="No opening time").click()
     save(page)
-
-    assert stub.sent("/rooms") == [{"id": "shop", "name": "Shop two"}, {"id": "shop", "opensAt": None}]
+    assert stub.sent("/rooms")[2:] == [{"id": "shop", "name": "Shop two"}, {"id": "shop", "opensAt": None}]

@@ -23,7 +23,7 @@ def passing(page: Page, seconds: int, step: int = 10) -> list[tuple[float, str]]
     page.evaluate("window.asked.length = 0")
     for _ in range(seconds // step):
         page.clock.run_for(step * 1000)
-        page.wait_for_load_state("networkidle") if step < 10 else page.wait_for_timeout(40)
+        page.wait_for_timeout(15)
     asked: list[tuple[float, str]] = page.evaluate("window.asked")
     return [(at, path.removeprefix("/api/admin/")) for at, path in asked if "sse-ticket" not in path]
 
@@ -47,24 +47,24 @@ def test_all_that_is_asked_again_shares_one_question_in_ten_seconds(signed_in: C
     page.evaluate(LISTEN)
     page.clock.run_for(20_000)
 
-    asked = passing(page, 300)
+    asked = passing(page, 200)
     assert most_in(asked, 10) == 1
     kinds = Counter(path.split("?")[0] for _, path in asked)
-    assert sum(kinds.values()) > 20
+    assert sum(kinds.values()) > 15
     for kind in ("history", "timeline", "health", "rooms/shop/install-check", "alerts"):
-        assert kinds[kind] >= 3, f"each has its turn: {kinds}"
+        assert kinds[kind] >= 2, f"each has its turn: {kinds}"
 
     for name, more in (("Diagnostics", 2), ("Security", 1)):
         page.get_by_role("button", name=name, exact=True).click()
         expect(page.get_by_role("dialog", name=name)).to_be_visible()
         page.clock.run_for(20_000)
-        assert most_in(passing(page, 40), 10) == 1 + more
+        assert most_in(passing(page, 20), 10) == 1 + more
         page.keyboard.press("Escape")
         page.clock.run_for(20_000)
     card(page, "Shop").get_by_role("button", name="Visitors").click()
     page.get_by_label("Ticket number").fill("5644")
     page.keyboard.press("Enter")
     expect(page.locator(".visit-state")).to_have_text("waiting")
-    looked = passing(page, 20, 1)
+    looked = passing(page, 12, 1)
     assert most_in([one for one in looked if "/tickets" in one[1]], 2) == 1
     assert most_in([one for one in looked if "/tickets" not in one[1]], 10) == 1
