@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from app.domain.inline.requests import MEDIA, names_media
+from app.domain.inline.requests import MEDIA, is_media_pattern, names_media
 from tests.inline.conftest import Front
 from tests.inline.origin import Origin
 from tests.inline.people import Visitor
@@ -122,6 +122,13 @@ def test_it_knows_the_media_files_that_the_contract_names_and_no_others() -> Non
             assert names_media(method, b"/x." + ending)
             assert names_media(method, b"/x." + ending.upper())
         assert not names_media("POST", b"/x." + ending)
+
+
+@pytest.mark.req("INL-239")
+def test_it_knows_a_rule_that_names_media_files_by_its_ending() -> None:
+    named = ("/api/*.js", "/reports/*.CSS", "/api/*.js?v=*", "/x.map")
+    unnamed = ("/checkout*", "/api/*.json", "/api/js", "/x?file=a.js", "*")
+    assert [is_media_pattern(each) for each in (*named, *unnamed)] == [True] * len(named) + [False] * len(unnamed)
 
 
 @pytest.mark.req("INL-088", "INL-089", "INL-090", "INL-091", "INL-092", "INL-094", "INL-098")

@@ -58,6 +58,8 @@ def test_it_knows_where_each_range_begins_and_ends() -> None:
         if network.version == 4:
             assert is_internal_text(f"::ffff:{last}")
             assert is_internal_text(f"64:ff9b::{last}")
+    for inner in ("239.255.255.255", "240.0.0.0", "254.1.1.1", "febf:ffff::1", "fec0::", "feff:ffff::1", "ff00::"):
+        assert is_internal_text(inner), inner
     for first, last, before in TOUCHING:
         assert [is_internal_text(address) for address in (first, last, before)] == [True, True, False]
 
