@@ -33,8 +33,14 @@ class Run:
         self._is_over = False
 
     def start(self) -> None:
-        """Take the first step."""
-        self._context.run(self._begin)
+        """Take the first step: at once, or next where a task is under way, which cannot be entered by another.
+
+        Answers of the engine are told within the task that asked it, and each may begin what comes after it.
+        """
+        if asyncio.current_task(self._loop) is None:
+            self._context.run(self._begin)
+        else:
+            self._loop.call_soon(self._begin, context=self._context)
 
     def cancel(self, msg: object = None) -> bool:
         """As of ``asyncio.Task``: what a timeout inside the handler calls."""

@@ -174,7 +174,7 @@ def test_it_tells_what_is_over_and_guesses_nothing(signed_in: Callable[..., Page
     )
     expect(sheet.get_by_role("button", name="Eject")).to_be_disabled()
     sheet.get_by_role("button", name="No number yet").click()
-    expect(sheet.locator(".visit-state")).to_have_text("in pre-queue")
+    expect(sheet.locator(".visit-head .visit-state")).to_have_text("in pre-queue")
     expect(sheet.locator(".visit-head")).to_contain_text("K7Q-2MX")
     expect(sheet.get_by_role("button", name="Eject")).to_be_disabled()
     look_up(page, "K7Q2MX")

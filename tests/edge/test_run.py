@@ -32,6 +32,26 @@ async def outcome_of(handler: Callable[[HotRequest], Coroutine[Any, Any, HotRepl
     return await asyncio.wait_for(done, 10)
 
 
+async def test_it_begins_next_when_a_task_is_under_way() -> None:
+    """Answers of the engine are told within its own task, and what comes after them begins there."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[HotReply | None] = loop.create_future()
+    seen: list[Any] = []
+
+    async def handler(_request: HotRequest) -> HotReply:
+        seen.append(asyncio.current_task())
+        await asyncio.sleep(0)
+        return HotReply(201)
+
+    run = HotRun(loop, handler, NOBODY, True, lambda _run, reply, _error: done.set_result(reply))
+    run.start()
+
+    assert seen == [], "this test is a task itself"
+    reply = await asyncio.wait_for(done, 10)
+    assert reply is not None
+    assert (reply.status, seen) == (201, [run])
+
+
 async def test_it_gives_the_reply_at_once_when_nothing_is_waited_for() -> None:
     loop = asyncio.get_running_loop()
     order: list[str] = []

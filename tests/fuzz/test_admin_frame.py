@@ -15,6 +15,8 @@ from tests.fuzz.api import Api
 from tests.harness import Server
 
 ROOM = "shut"
+WITH = {"origin": "&url=https://shop.example/", "place": "&ref=K7Q2MX"}
+"""What a parameter needs beside it."""
 BAD_VALUES = {
     ("audit", "ok"): (("1", "True", ""), "invalid_ok"),
     ("audit", "limit"): (("0", "1001", "1.5", "x", "", "٣"), "invalid_limit"),
@@ -30,6 +32,7 @@ BAD_VALUES = {
     ("timeline", "roomId"): (("nope", "%00"), "no_room"),
     ("rooms/<id>/tickets", "q"): (("", "no ref", "%00"), "invalid_q"),
     ("rooms/<id>/tickets", "ref"): (("", "12", "%00"), "invalid_ref"),
+    ("rooms/<id>/tickets", "place"): (("", "0", "-1", "1.5", "x", "%00", "9" * 19), "invalid_place"),
     ("rooms/<id>/install-check", "url"): (("", "shop.example", "ftp://shop.example/"), "invalid_url"),
     ("rooms/<id>/install-check", "origin"): (("", "shop.example", "https://shop.example/a"), "invalid_origin"),
     ("history", "roomId"): (("nope", "%00"), "no_room"),
@@ -105,7 +108,7 @@ def test_it_refuses_unknown_parameters_and_bad_values_of_known_ones(api: Api) ->
     for (path, name), (values, code) in BAD_VALUES.items():
         for value in values:
             method = "DELETE" if name == "purge" else "GET"
-            query = f"{name}={value}" + ("&url=https://shop.example/" if name == "origin" else "")
+            query = f"{name}={value}" + WITH.get(name, "")
             answer = ask(api, method, f"/api/admin/{path.replace('<id>', ROOM)}?{query}")
             assert answer.json().get("code") == code, (path, name, value, answer.text)
             assert answer.status_code == (404 if code == "no_room" else 400)

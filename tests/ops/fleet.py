@@ -15,6 +15,10 @@ import asyncpg
 import httpx
 from redis import Redis
 
+from app.core.ids import RoomId
+from app.infrastructure.engine_admin import EngineAdmin
+from app.infrastructure.lua_loader import LuaLoader
+from app.infrastructure.valkey import Valkey
 from tests.harness import Server
 from tests.ops.cut import Cut
 
@@ -48,6 +52,10 @@ class Instance:
         answer = httpx.post(self.server.url + "/api/admin/rooms", headers=self.key, json=body, timeout=10)
         assert answer.status_code == 200, answer.text
 
+    def remove_room(self, room: str) -> None:
+        answer = httpx.delete(f"{self.server.url}/api/admin/rooms/{room}", headers=self.key, timeout=10)
+        assert answer.status_code == 200, answer.text
+
     def join(self, room: str) -> httpx.Response:
         return httpx.post(self.server.url + "/api/join", json={"roomId": room}, timeout=10)
 
@@ -60,9 +68,22 @@ class Pair:
     second: Instance
     redis: Redis
     prefix: str
+    valkey_url: str
 
     def both(self) -> tuple[Instance, Instance]:
         return self.first, self.second
+
+    def change(self, room: str, **values: Any) -> None:
+        """Change a room behind the back of both: no process is told."""
+
+        async def change() -> None:
+            valkey = Valkey(self.valkey_url)
+            try:
+                await EngineAdmin(valkey, self.prefix, LuaLoader(valkey)).update(RoomId(room), values, actor="op")
+            finally:
+                await valkey.close()
+
+        asyncio.run(change())
 
     def lose(self, room: str) -> None:
         """The live store forgets a room."""
@@ -99,7 +120,7 @@ def pair(valkey_url: str, database_url: str, **env: str | None) -> Iterator[Pair
             made.append(Instance(server, postgres, valkey))
         for one in made:
             one.server.await_listening()
-        found = Pair(made[0], made[1], redis, prefix)
+        found = Pair(made[0], made[1], redis, prefix, valkey_url)
         try:
             yield found
         finally:

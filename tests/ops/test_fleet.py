@@ -312,6 +312,27 @@ def test_a_shared_database_that_is_down_takes_nobody_out_of_rotation(two: Pair) 
     wait_for(lambda: all(map(is_well, two.both())))
 
 
+@pytest.mark.req("ENG-002")
+def test_whoever_asks_is_answered_though_nobody_told_that_the_room_was_changed(two: Pair) -> None:
+    """The first request after a change finds the copy of the room old, whatever way it goes."""
+    wait_for(lambda: all(map(is_well, two.both())))
+    two.first.make_room("behind", ratePerMinute=0, queueMaxPerIp=None)
+    url = two.first.server.url
+    with httpx.Client(base_url=url, timeout=10) as visitor:
+        token = visitor.post("/api/join", json={"roomId": "behind"}).json()["token"]
+        poll, check = f"/api/status?room=behind&token={token}", f"/api/check?room=behind&token={token}"
+        for number in range(3):
+            for _ in range(3):  # what comes again byte for byte goes a shorter way
+                assert (visitor.get(poll).status_code, visitor.get(check).status_code) == (200, 200)
+            for path in (poll, check):
+                two.change("behind", presence_sec=100 + number + len(path) % 7 * 10)
+                assert visitor.get(path).status_code == 200
+            two.change("behind", presence_sec=200 + number)
+            assert httpx.post(url + "/api/join", json={"roomId": "behind"}, timeout=10).json()["ticket"] == number + 2
+    assert "Cannot enter into task" not in two.first.server.stderr
+    two.first.remove_room("behind")
+
+
 @pytest.mark.req("OBS-008", "OBS-104", "FLT-089", "FLT-091", "INL-187", "INL-191", "INL-230")
 def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(two: Pair) -> None:
     wait_for(lambda: all(map(is_well, two.both())))
