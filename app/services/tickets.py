@@ -80,7 +80,7 @@ class TicketLookup:
     async def by_place(self, room_id: str, text: str, place: str) -> dict[str, Any]:
         """``?ref=&place=``: the one of several with a ref who stood, or stands, at this place of the pre-queue."""
         ref = read_ref_field(text)
-        if not _DIGITS(place) or len(place) > len(str(_NUMBER_MAX)):
+        if not _DIGITS(place) or not 1 <= len(place.lstrip("0")) <= len(str(_NUMBER_MAX)):
             raise InvalidField("place", "place is the number of a candidate's place")
         room = await self._room(room_id)
         looked = await self._current(room, ref, [])
