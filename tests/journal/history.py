@@ -20,7 +20,7 @@ from app.infrastructure.engine_results import JoinCode, Presented, Proof, Verdic
 from app.infrastructure.keys import RoomKeys
 from app.services.draws import draw_room
 from tests.journal.house import House, entry, holder, newcomer
-from tests.journal.snapshot import snapshot, without_fresh
+from tests.journal.snapshot import assert_alike, snapshot, without_fresh
 
 SHOP = RoomId("shop")
 ANY_TIME = 1 << 50
@@ -327,9 +327,7 @@ async def assert_rebuilt_alike(chance: Chance) -> None:
     await keep_the_time(house, "shop")
 
     after = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
-    for part, value in before.items():
-        where = f"history {chance.seed}, act {chance.acts}: {part}"
-        assert after[part] == value, f"{where}: live {value}, rebuilt {after[part]}"
+    assert_alike(before, after, f"history {chance.seed}, act {chance.acts}")
     again = {n: view.ahead for n, view in (await views(house, chance)).items()}
     assert again == positions, f"history {chance.seed}, act {chance.acts}: positions"
 

@@ -20,7 +20,7 @@ from app.services.checkpoints import Checkpoints
 from tests.journal.folds import assert_checkpoints_agree
 from tests.journal.history import HISTORY, SHOP, Chance, keep_the_time, lose_and_rebuild, settled
 from tests.journal.house import House, holder, until
-from tests.journal.snapshot import snapshot, without_fresh
+from tests.journal.snapshot import assert_alike, snapshot, without_fresh
 from tests.journal.test_fold import BORN, KEY, NOW, Story, joined
 
 
@@ -66,8 +66,7 @@ async def test_it_rebuilds_from_a_checkpoint_and_the_facts_after_it(house: House
     await keep_the_time(house, "shop")
 
     after = without_fresh(await snapshot(house.valkey, house.prefix, "shop"))
-    for part, value in before.items():
-        assert after[part] == value, f"history {chance.seed}: {part}"
+    assert_alike(before, after, f"history {chance.seed}")
 
 
 @pytest.mark.req("FLT-104")
