@@ -27,13 +27,13 @@ function story(room) {
 /** Threshold activation: armed with its number, and for a while after a switch the amber one that tells of it. */
 function Auto({ room }) {
   const auto = room.autoActivate;
-  const [, again] = useState(0);
+  const [turn, again] = useState(0);
   const left = freshFor(auto, serverNow());
   useEffect(() => {
     if (left === 0) return undefined;
     const timer = setTimeout(() => again((n) => n + 1), left + 50);
     return () => clearTimeout(timer);
-  }, [auto?.lastSwitchAt, left > 0]);
+  }, [auto?.lastSwitchAt, left > 0, turn]); // the server's time may be told anew meanwhile, and then some is left
   if (left > 0) return html`<${Tip} class="tag tag-self" tip=${story(room)}>${bolt()}AUTO · SELF<//>`;
   return auto?.enabled && html`<b class="tag">AUTO ≥${number(auto.joinsPerMin)}/MIN</b>`;
 }
