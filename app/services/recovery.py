@@ -268,7 +268,7 @@ class Recovery:
                 log.info("room_verified", room=place.room_id, seq=place.seq, epoch=place.as_epoch)
 
     async def _headers(self, rooms: Sequence[RoomId]) -> list[tuple[RoomId, dict[str, Any] | None]]:
-        """Headers of all rooms in one trip; when one of them cannot be read, without that one."""
+        """Headers of all rooms together; when one of them cannot be read, without that one."""
         try:
             return list(zip(rooms, await self._live.headers(rooms), strict=True))
         except StorageUnavailable:
