@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -241,6 +242,14 @@ def wait_for(claim, deadline_sec: float = 20.0) -> None:  # type: ignore[no-unty
     end = time.monotonic() + deadline_sec
     while not claim():
         assert time.monotonic() < end, "it did not become true in time"
+        time.sleep(0.01)
+
+
+def await_value(read: Callable[[], object], wanted: object, deadline_sec: float = 20.0) -> None:
+    """Return when ``read()`` is ``wanted``; AssertionError with the last that was read at the deadline."""
+    end = time.monotonic() + deadline_sec
+    while (found := read()) != wanted:
+        assert time.monotonic() < end, f"{found!r} did not become {wanted!r} in time"
         time.sleep(0.01)
 
 

@@ -221,11 +221,15 @@ class RoomDirectory:
         self.is_loaded = True
 
     async def _read_unlisted(self, room_id: RoomId) -> None:
-        """A copy that the list does not have: made a moment ago, or deleted and no longer in Valkey either."""
+        """A copy that the list does not have: made a moment ago, or deleted and no longer in Valkey either.
+
+        A room that was stored and lost from Valkey since the list was read is on it now.
+        """
         try:
             room = await self._live.read(room_id)
         except RoomFenced:
-            room = None
+            rows = await self._postgres.fetch(QUERIES["directory_rooms"], [room_id])
+            room = self._rooms.get(room_id) if rows else None
         if room is None:
             self._rooms.pop(room_id, None)
             self._tell_watchers()

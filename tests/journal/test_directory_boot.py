@@ -1,9 +1,12 @@
-"""The list of rooms of a process that starts while a store is away."""
+"""The list of rooms of a process: at its start while a store is away, and while rooms come and are lost."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import asyncpg
 import pytest
 
 from app.core.ids import RoomId
@@ -11,6 +14,7 @@ from app.domain.inline.hosts import index_of
 from app.infrastructure.engine_admin import EngineAdmin
 from app.infrastructure.lua_loader import LuaLoader
 from app.infrastructure.postgres import Postgres
+from app.infrastructure.queries import QUERIES
 from app.infrastructure.room_directory import RoomDirectory
 from app.infrastructure.valkey import Valkey
 from tests.journal.house import House
@@ -93,3 +97,43 @@ async def test_a_room_that_postgres_alone_knows_keeps_no_other_from_being_known(
     assert not rooms.is_loaded
     await rooms.stop()
     await lost.close()
+
+
+class SlowList(Postgres):
+    """A list of rooms upon which is acted late: ``between`` happens first, once."""
+
+    between: Callable[[], Awaitable[None]] | None = None
+
+    async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
+        rows = await super().fetch(query, *args)
+        if query == QUERIES["directory_marks"] and self.between is not None:
+            act, self.between = self.between, None
+            await act()
+        return rows
+
+
+@pytest.mark.req("ENG-275", "ENG-279")
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_room_that_was_made_and_lost_since_the_list_was_read_stays_known(
+    house: House, is_deleted: bool
+) -> None:
+    """It is being rebuilt; one that was deleted is gone."""
+    slow = SlowList(house.postgres.dsn, max_size=1)
+    rooms = directory(house.valkey, slow, house.prefix)
+    await rooms.start()
+
+    async def make_and_lose() -> None:
+        await house.create("shop")
+        await rooms.reload(RoomId("shop"))
+        if is_deleted:
+            await house.admin.delete(RoomId("shop"), actor="ann")
+        await house.drain("shop")
+        await house.lose_everything()
+
+    slow.between = make_and_lose
+
+    await rooms.look_again()
+
+    assert [room.id for room in rooms.all()] == ([] if is_deleted else ["shop"])
+    await rooms.stop()
+    await slow.close()

@@ -65,6 +65,9 @@ class Cut:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if self._server is None:  # taken in the moment of the cut
+            writer.close()
+            return
         store_reader, store_writer = await asyncio.open_unix_connection(self._target)
         ways = [asyncio.ensure_future(_copy(*pair)) for pair in ((reader, store_writer), (store_reader, writer))]
         try:

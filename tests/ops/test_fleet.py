@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.chaos.builds import VERSION, PageLoads, next_build
-from tests.harness import Server, troubles, wait_for
+from tests.harness import Server, await_value, troubles, wait_for
 from tests.ops.fleet import Instance, Pair, pair
 from tests.ops.prometheus import Prometheus
 from tests.ops.scrape import scrape
@@ -28,6 +28,15 @@ def two(private_stores) -> Iterator[Pair]:  # type: ignore[no-untyped-def]
     ) as made:
         wait_for(lambda: any(one.healthz().json()["leader"] for one in made.both()))
         yield made
+
+
+@pytest.fixture(autouse=True)
+def ways_open(two: Pair) -> Iterator[None]:
+    """A test that fails leaves no way to a store cut for those after it."""
+    yield
+    for one in two.both():
+        one.postgres.mend()
+        one.valkey.mend()
 
 
 def incidents(one: Instance, code: str) -> list[dict[str, object]]:
@@ -56,6 +65,19 @@ def ask(one: Instance, host: str, *, page: bool = False) -> httpx.Response:
     """A request of a visitor of an inline host."""
     headers = {"Host": host, "Accept": "text/html" if page else "*/*"}
     return httpx.get(one.server.url + "/cart", headers=headers, timeout=10)
+
+
+def await_watched(two: Pair, room: str) -> None:
+    """Return when those who watch both instances, a process of their own in each, have heard of a room."""
+
+    def told(one: Instance) -> set[object]:
+        return {incident.get("roomId") for incident in incidents(one, "room_rebuilt")}
+
+    key = f"{two.prefix}rebuilt"
+    two.redis.hset(key, room, int(time.time() * 1000))
+    wait_for(lambda: all(room in told(one) for one in two.both()))
+    two.redis.hdel(key, room)
+    wait_for(lambda: all(room not in told(one) for one in two.both()))
 
 
 def is_well(one: Instance) -> bool:
@@ -341,11 +363,12 @@ def test_a_lost_room_is_told_of_by_number_to_strangers_and_by_name_to_operators(
     for one in two.both():
         wait_for(lambda one=one: ask(one, "lost.test").json()["code"] == "queued")  # type: ignore[misc]
     two.first.make_room("found")
+    await_watched(two, "lost")
     for one in two.both():
         one.postgres.cut()  # it cannot be rebuilt meanwhile
     two.lose("lost")
 
-    wait_for(lambda: all(one.healthz().json()["backend"]["recoveringRooms"] == 1 for one in two.both()))
+    await_value(lambda: [one.healthz().json()["backend"]["recoveringRooms"] for one in two.both()], [1, 1])
     for one in two.both():
         answer, health = one.healthz(), one.health()
         assert (answer.status_code, answer.json()["backend"]["ok"]) == (200, False)
