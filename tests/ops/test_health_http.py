@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -161,26 +161,42 @@ def console(server: Server, owner: Caller) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def full(server: Server) -> Iterator[None]:
+    """It holds as many connections as it may, all of them idle and for others.
+
+    One that comes while an earlier request's is just going is itself above the limit, so more come until all is taken.
+    """
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with ExitStack() as held:
+
+        def is_full() -> bool:
+            held.enter_context(socket.create_connection((host, int(port))))
+            return str(httpx.get(server.url + "/api/status?room=x").json()["code"]) == "overloaded"
+
+        for _ in range(MAX_CONNECTIONS - 1):
+            held.enter_context(socket.create_connection((host, int(port))))
+        wait_for(is_full)
+        yield
+
+
 @pytest.mark.req("OBS-011", "OBS-013", "CFG-175", "OBS-098")
 def test_being_full_is_no_incident_and_every_worker_says_so(server: Server) -> None:
     before = scrape(server).value("qm_connections_refused_total") or 0
-    host, _, port = server.url.removeprefix("http://").partition(":")
-    held = [socket.create_connection((host, int(port))) for _ in range(MAX_CONNECTIONS)]
-    wait_for(lambda: httpx.get(server.url + "/healthz").status_code == 503)
-    for _ in range(12):  # a connection each: both workers are asked
-        answer = httpx.get(server.url + "/healthz")
-        body = answer.json()
-        assert (answer.status_code, body["ready"], troubles(body)) == (503, False, [])
-        assert body["status"] == ("degraded" if body["degraded"] else "ok")
-        assert [reason["code"] for reason in body["reasons"]] == ["connection_limit"]
-        assert httpx.get(server.url + "/api/version").status_code == 200
-    assert httpx.get(server.url + "/api/status?room=x").json()["code"] == "overloaded"
-    found = scrape(server)
-    assert found.value("qm_ready") == 0
-    assert (found.value("qm_connections_refused_total") or 0) >= before + 1
-    assert found.value("qm_proxy_overloaded_total") == 0
-    for one in held:
-        one.close()
+    with full(server):
+        wait_for(lambda: httpx.get(server.url + "/healthz").status_code == 503)
+        for _ in range(12):  # a connection each: both workers are asked
+            answer = httpx.get(server.url + "/healthz")
+            body = answer.json()
+            assert (answer.status_code, body["ready"], troubles(body)) == (503, False, [])
+            assert body["status"] == ("degraded" if body["degraded"] else "ok")
+            assert [reason["code"] for reason in body["reasons"]] == ["connection_limit"]
+            assert httpx.get(server.url + "/api/version").status_code == 200
+        assert httpx.get(server.url + "/api/status?room=x").json()["code"] == "overloaded"
+        found = scrape(server)
+        assert found.value("qm_ready") == 0
+        assert (found.value("qm_connections_refused_total") or 0) >= before + 1
+        assert found.value("qm_proxy_overloaded_total") == 0
     wait_for(lambda: httpx.get(server.url + "/healthz").status_code == 200)
 
 
