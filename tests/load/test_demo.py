@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.timeout(180)
 def test_it_shows_a_shop_a_line_and_a_console_and_ends_with_ctrl_c() -> None:
-    demo = subprocess.Popen([sys.executable, "-m", "loadtests.demo"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "loadtests.demo"]
+    # Tests that run in the background of a shell have Ctrl-C ignored, and so would their children.
+    in_front = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    demo = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, preexec_fn=in_front)
     assert demo.stdout is not None
     too_late = threading.Timer(120, demo.kill)
     too_late.start()
