@@ -30,6 +30,14 @@ export function whenUnauthorized(act) {
   onUnauthorized = act;
 }
 
+/** How often somebody signed in on this page. */
+let signIns = 0;
+
+/** Tell that somebody has signed in: a 401 to what was asked before is not his. */
+export function countSignIn() {
+  signIns += 1;
+}
+
 let onStepUp = async () => false;
 
 /** Name the function that is called when an act needs the key once more; it resolves with whether there is a token now. */
@@ -48,7 +56,8 @@ export function keepStepUp(token, ms) {
   stepUpEnds = setTimeout(() => (stepUp = ""), ms);
 }
 
-async function body(answer) {
+/** What a refusal says; one in no JSON, as of a proxy before the server, says nothing. */
+async function said(answer) {
   try {
     return await answer.json();
   } catch {
@@ -66,7 +75,9 @@ function credential(method) {
 
 /** Ask `path` below /api/admin, again once a key was given where one is needed; resolves with the answer's JSON, rejects with an ApiError. */
 export async function ask(method, path, payload) {
+  const since = signIns;
   let answer;
+  let found;
   try {
     answer = await fetch(BASE + path, {
       method,
@@ -75,21 +86,23 @@ export async function ask(method, path, payload) {
       cache: "no-store",
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
+    if (answer.ok) found = await answer.json(); // it may break off, or the time be over, after the first bytes: that is no answer
   } catch {
     throw new ApiError(0, {});
   }
-  if (answer.ok) return body(answer);
-  const refusal = await refused(answer, path);
+  if (answer.ok) return found;
+  const refusal = await refused(answer, path, since);
   if (refusal.code === "step_up_required" && (await onStepUp())) return ask(method, path, payload);
   throw refusal;
 }
 
-async function refused(answer, path) {
-  const said = await body(answer);
+/** The refusal in `answer`. Of a question from before the last sign-in it says nothing about who is signed in now. */
+async function refused(answer, path, since) {
+  const body = await said(answer);
   const seconds = Number(answer.headers.get("Retry-After"));
-  if (seconds > 0) said.retryAfterSec ??= seconds;
-  if (answer.status === 401 && path !== "/session" && path !== "/step-up") onUnauthorized();
-  return new ApiError(answer.status, said);
+  if (seconds > 0) body.retryAfterSec ??= seconds;
+  if (answer.status === 401 && since === signIns && path !== "/session" && path !== "/step-up") onUnauthorized();
+  return new ApiError(answer.status, body);
 }
 
 /**
@@ -97,10 +110,11 @@ async function refused(answer, path) {
  * It may be long in the making, so only the server ends the wait. A plain link would say nothing of a refusal.
  */
 export async function saveFile(path, name) {
+  const since = signIns;
   let file;
   try {
     const answer = await fetch(BASE + path, { ...credential("GET"), cache: "no-store" });
-    if (!answer.ok) throw await refused(answer, path);
+    if (!answer.ok) throw await refused(answer, path, since);
     file = await answer.blob();
   } catch (error) {
     throw error instanceof ApiError ? error : new ApiError(0, {});

@@ -49,10 +49,11 @@ export function useArm(key, run, say = words) {
       setAct({ phase: "failed", key, why: say(refusal) });
     }
   };
-  const press = () => {
+  /* By the times of the presses: on a slow computer both may wait, and be told of far apart. */
+  const press = ({ timeStamp }) => {
     if (phase === "busy") return;
-    if (phase !== "armed") setAct({ phase: "armed", key, at: performance.now() });
-    else if (performance.now() - act.at >= GUARD_MS) start();
+    if (phase !== "armed") setAct({ phase: "armed", key, at: timeStamp });
+    else if (timeStamp - act.at >= GUARD_MS) start();
   };
   return { phase, left, press, keep, why: act.why };
 }

@@ -152,7 +152,7 @@ export function Chart() {
   useEffect(keepChart, []);
   const id = chosen.value;
   if (id === undefined) return null;
-  const { columns, problem, known } = chart.value;
+  const { columns, problems, known } = chart.value;
   return html`
     <section class="chart" id="chart" aria-labelledby="chart-title">
       <div class="chart-head">
@@ -164,7 +164,7 @@ export function Chart() {
           <${Export} id=${id} tell=${setUnsaved} />
         </span>
       </div>
-      <${Problem} text=${problem || unsaved} again=${() => (setUnsaved(""), readAll())} />
+      <${Problem} text=${Object.values(problems).find(Boolean) || unsaved} again=${() => (setUnsaved(""), readAll())} />
       ${columns ? html`<${Figures} id=${id} asTable=${asTable} />` : known && html`<p class="chart-none">${t("chart.none")}</p>`}
     </section>
   `;

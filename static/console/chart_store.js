@@ -22,8 +22,10 @@ export const chosen = computed(() => {
   return ids[0];
 });
 
-/** `{columns, marks, problem, known}` of the chosen room; `known` once an answer came, `columns` is null before. */
-export const chart = signal({ columns: null, marks: [], problem: "", known: false });
+const NOTHING = { columns: null, marks: [], problems: {}, known: false };
+
+/** `{columns, marks, problems, known}` of the chosen room: why a question was refused by its name; `known` once an answer came, `columns` is null before. */
+export const chart = signal(NOTHING);
 
 let samples = new Map();
 
@@ -51,7 +53,7 @@ async function readSamples(id) {
   /* Frames may be ahead of the last sample that was written. */
   samples.forEach((sample, ts) => ts > newest && read.set(ts, sample));
   samples = read;
-  show({ problem: "", known: true });
+  show({ known: true });
 }
 
 async function readMarks(id) {
@@ -63,25 +65,25 @@ async function readMarks(id) {
   if (isStill(id)) show({ marks: items });
 }
 
-async function attempt(read, id) {
-  try {
-    await read(id);
-  } catch (refusal) {
-    if (isStill(id)) chart.value = { ...chart.peek(), problem: words(refusal) };
-  }
+const QUESTIONS = { samples: readSamples, marks: readMarks };
+
+/** Ask one question; what another one met stays told beside it. */
+async function attempt(name, id) {
+  const problem = await QUESTIONS[name](id).then(() => "", words);
+  if (isStill(id)) chart.value = { ...chart.peek(), problems: { ...chart.peek().problems, [name]: problem } };
 }
 
 /** Ask for everything of the chosen room. */
 export async function readAll() {
   const id = chosen.peek();
   if (id === undefined) return;
-  await Promise.all([attempt(readSamples, id), attempt(readMarks, id)]);
+  await Promise.all(Object.keys(QUESTIONS).map((name) => attempt(name, id)));
 }
 
 /** Ask one question again. */
-function again(read) {
+function again(name) {
   const id = chosen.peek();
-  if (id !== undefined) attempt(read, id);
+  if (id !== undefined) attempt(name, id);
 }
 
 const COUNTED = { waiting: "waiting", joinsPerMin: "joinsPerMin", passesPerMin: "passedLastMinute" };
@@ -118,13 +120,13 @@ function noticeChange() {
 
 /** Keep the chart up to date while it is on the page; returns what ends it. */
 export function keepChart() {
-  turns = { samples: inTurn(() => again(readSamples), AGAIN_MS), marks: inTurn(() => again(readMarks), AGAIN_MS) };
+  turns = { samples: inTurn(() => again("samples"), AGAIN_MS), marks: inTurn(() => again("marks"), AGAIN_MS) };
   const ends = [
     effect(() => {
       if (chosen.value === undefined) return;
       batch(() => {
         samples = new Map();
-        chart.value = { columns: null, marks: [], problem: "", known: false };
+        chart.value = NOTHING;
       });
       readAll();
     }),

@@ -1,9 +1,8 @@
 /** The doors of a scheduled room: when they open, counted down by the server's clock (CON-072 … CON-075). */
-import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { dayOf, minuteOfDay, span } from "./format.js";
-import { serverNow } from "./store.js";
+import { useSeconds } from "./seconds.js";
 import { clockFace } from "./icons.js";
 import { Tip } from "./tip.js";
 
@@ -14,11 +13,7 @@ export const isScheduled = (room) => room.effectiveState === "scheduled";
 
 /** The line under the name. Without an opening time the doors were opened by hand, and the order is being drawn. */
 export function Doors({ room }) {
-  const [now, setNow] = useState(serverNow());
-  useEffect(() => {
-    const timer = setTimeout(() => setNow(serverNow()), 1000 - (serverNow() % 1000) + 5);
-    return () => clearTimeout(timer);
-  }, [now]);
+  const now = useSeconds();
   const sec = room.opensAt === null ? -LATE_SEC - 1 : Math.ceil((room.opensAt - now) / 1000);
   if (sec < -LATE_SEC) return html`<p class="notice notice-warn">${clockFace()}<span>${t("doors.opening")}</span></p>`;
   const day = dayOf(room.opensAt) === dayOf(now) ? "" : `${dayOf(room.opensAt)}, `;

@@ -4,13 +4,19 @@ import { keepLanguage } from "./prefs.js";
 
 const words = signal({});
 
-/** Load a language's words; rejects when they cannot be fetched. */
+/** Language that was asked for last: the words of one before it may come later. */
+let wanted = "";
+
+/** Load a language's words; rejects when they cannot be fetched. Resolves with whether it is still the wanted one. */
 async function load(tag) {
+  wanted = tag;
   const answer = await fetch(new URL(`../locales/console.${tag}.json`, import.meta.url));
   if (!answer.ok) throw new Error(`words of ${tag}: ${answer.status}`);
   const table = await answer.json();
+  if (wanted !== tag) return false;
   document.documentElement.lang = tag;
   words.value = table;
+  return true;
 }
 
 /** Words for the first paint. */
@@ -18,8 +24,7 @@ export const startLanguage = (tag) => load(tag);
 
 /** Change the language in place; on a failed fetch the present one stays. */
 export async function setLanguage(tag) {
-  await load(tag);
-  keepLanguage(tag);
+  if (await load(tag)) keepLanguage(tag);
 }
 
 /** Text of `key` with `{name}` replaced; components that call it are drawn again when the language changes. */

@@ -77,35 +77,38 @@ function Fix({ origin, busy, fix }) {
   `;
 }
 
-/** The question and its answer; `fix` asks again first, so that it writes the list as it is now. */
+/** The last question and its answer; `fix` asks again first, so that it writes the list as it is now. */
 function useCheck(roomId) {
   const [said, setSaid] = useState({ asked: null, answer: null, problem: "" });
   const [busy, setBusy] = useState(false);
+  const latest = useRef(null);
   const attempt = async (act) => {
-    if (busy) return;
+    const mine = (latest.current = {});
+    const show = (more) => latest.current === mine && setSaid((before) => ({ ...before, ...more }));
     setBusy(true);
     try {
-      await act();
+      await act(show);
     } catch (refusal) {
-      setSaid((before) => ({ ...before, problem: words(refusal) }));
+      show({ problem: words(refusal) });
     } finally {
-      setBusy(false);
+      if (latest.current === mine) setBusy(false);
     }
   };
-  const read = async (asked) => {
+  const read = async (asked, show) => {
     const answer = await ask("GET", checkPath(roomId, asked));
-    setSaid({ asked, answer, problem: "" });
+    show({ asked, answer, problem: "" });
     return answer;
   };
-  const look = (asked) => attempt(() => (setSaid({ asked, answer: null, problem: "" }), read(asked)));
+  const look = (asked) => attempt((show) => (show({ asked, answer: null, problem: "" }), read(asked, show)));
   const fix = () =>
-    attempt(async () => {
-      const { fix: now } = await read(said.asked);
+    busy ||
+    attempt(async (show) => {
+      const { fix: now } = await read(said.asked, show);
       if (!now) return;
       const { room } = await ask("POST", "/rooms", { id: roomId, tagOrigins: now.tagOrigins });
       putRoom(room);
       announce(t("install.fixed"));
-      await read(said.asked);
+      await read(said.asked, show);
     });
   return { ...said, busy, look, fix };
 }
@@ -138,7 +141,7 @@ export function Install({ panelId, roomId }) {
   const room = roomOf(roomId).value;
   return html`
     <${Panel} panelId=${panelId} kind="sheet" title=${t("install.title")} sub=${room?.name} roomId=${roomId}>
-      ${() => html`<div class="panel-body">${room.mode === "inline" && html`<p class="box-body">${t("install.inline")}</p>`}<${Tag} id=${roomId} /><${Checker} room=${room} /></div>`}
+      ${() => room && html`<div class="panel-body">${room.mode === "inline" && html`<p class="box-body">${t("install.inline")}</p>`}<${Tag} id=${roomId} /><${Checker} room=${room} /></div>`}
     <//>
   `;
 }

@@ -29,11 +29,12 @@ export class RateControl {
   invalid = signal(false);
   /** Value the server is being asked for. */
   sending = signal(null);
+  /** Value that the server is asked for next. */
+  next = signal(null);
   refusal = signal("");
 
   #id;
   #timer = null;
-  #next = null;
   #end = RANGES[0];
 
   constructor(id) {
@@ -44,9 +45,9 @@ export class RateControl {
     clearTimeout(this.#timer);
   }
 
-  /** The value to show: the hand's, else the one on its way, else the server's (CON-248). */
+  /** The value to show: the hand's, else the last one on its way, else the server's (CON-248). */
   value(room) {
-    return this.draft.value ?? this.sending.value ?? room.rate ?? 0;
+    return this.draft.value ?? this.next.value ?? this.sending.value ?? room.rate ?? 0;
   }
 
   /** End of the slider's range; shrinks only while the control is not in use. */
@@ -125,7 +126,7 @@ export class RateControl {
       this.invalid.value = false;
     });
     if (this.sending.value !== null) {
-      this.#next = value;
+      this.next.value = value;
       return;
     }
     if (value === roomOf(this.#id).peek()?.rate) return;
@@ -162,8 +163,8 @@ export class RateControl {
   }
 
   #sendNext() {
-    const value = this.#next;
-    this.#next = null;
+    const value = this.next.value;
+    this.next.value = null;
     if (value !== null) this.#send(value);
   }
 }

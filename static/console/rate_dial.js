@@ -11,7 +11,7 @@ import { RateControl } from "./rate_control.js";
 function hint(control, room) {
   const mark = markOf(room.id).value;
   if (control.invalid.value) return { text: t("rate.invalid"), tone: "bad" };
-  if (control.sending.value !== null) return { text: t("rate.sending", { n: number(control.sending.value) }) };
+  if (control.sending.value !== null) return { text: t("rate.sending", { n: number(control.next.value ?? control.sending.value) }) };
   if (control.refusal.value) return { text: t("rate.refused", { why: control.refusal.value }), tone: "bad" };
   if (control.draft.value !== null && control.draft.value !== room.rate) return { text: t("rate.was", { n: number(room.rate) }) };
   if (mark) return { text: mark.by ? `${mark.text} · ${mark.by}` : mark.text };

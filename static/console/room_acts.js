@@ -83,7 +83,7 @@ export function Acts({ id, room }) {
     try {
       await setState(id, state);
     } catch (refusal) {
-      if (refusal.status !== 401) refused(t("state.failed", { name: room.name }), refusal, t("state.still", { state: room.state.toUpperCase() }));
+      if (refusal.status !== 401) refused(t("state.failed", { name: room.name }), refusal, t("state.still", { state: (roomOf(id).peek() ?? room).state.toUpperCase() }));
     } finally {
       busy.value = "";
     }

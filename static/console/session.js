@@ -1,6 +1,6 @@
 /** Who is signed in, and what that credential may do. Rights come from the server's answer alone (CON-016). */
 import { batch, signal } from "@preact/signals";
-import { ask, whenUnauthorized } from "./api.js";
+import { ask, countSignIn, whenUnauthorized } from "./api.js";
 import { panels } from "./panels.js";
 import { forgetRooms } from "./store.js";
 import { forgetStepUp } from "./step_up.js";
@@ -24,6 +24,7 @@ const identity = (person) => (person ? `${person.kind}:${person.operatorId ?? pe
 let formsOf = "";
 
 function enter(person) {
+  countSignIn();
   batch(() => {
     if (identity(person) !== formsOf) panels.value = [];
     formsOf = identity(person);
@@ -49,12 +50,12 @@ export async function resume() {
   try {
     enter(await ask("GET", "/me"));
   } catch (refusal) {
-    if (refusal.status === 401) return;
+    if (refusal.status === 401 || me.peek()) return; // or somebody has signed in meanwhile
     batch(() => {
       unreachable.value = true;
       me.value ??= null;
     });
-    setTimeout(() => me.value || resume(), AGAIN_MS);
+    setTimeout(() => me.peek() || resume(), AGAIN_MS);
   }
 }
 

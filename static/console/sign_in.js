@@ -55,7 +55,7 @@ function Company() {
 /** Language and theme at the foot, also before anybody signed in. */
 function Choices() {
   const tongue = (tag, name) => html`
-    <button type="button" class="quiet" lang=${tag} aria-pressed=${language.value === tag} onClick=${() => setLanguage(tag)}>${name}</button>
+    <button type="button" class="quiet" lang=${tag} aria-pressed=${language.value === tag} onClick=${() => setLanguage(tag).catch(() => {})}>${name}</button>
   `;
   return html`
     <footer class="choices">

@@ -31,8 +31,11 @@ function Rules({ rules }) {
 function useWarnings(room) {
   const [warnings, setWarnings] = useState([]);
   useEffect(() => {
-    if (room && room.rules.length > 0) judge(room.id, room.targetUrl).then((answer) => setWarnings(answer.warnings), () => setWarnings([]));
-    else setWarnings([]);
+    let isLast = true;
+    const show = (found) => isLast && setWarnings(found);
+    if (room && room.rules.length > 0) judge(room.id, room.targetUrl).then((answer) => show(answer.warnings), () => show([]));
+    else show([]);
+    return () => (isLast = false);
   }, [room?.etag]);
   return warnings.filter(({ code }) => code === "rule_origin_not_returnable");
 }
@@ -49,7 +52,7 @@ export function Targeting({ panelId, roomId }) {
   const room = roomOf(roomId).value;
   return html`
     <${Panel} panelId=${panelId} kind="sheet" title=${t("urls.title")} sub=${room?.name} roomId=${roomId}>
-      ${() => html`
+      ${() => room && html`
         <div class="panel-body"><${Rules} rules=${room.rules ?? []} /><${Warned} room=${room} /><${TryUrl} id=${roomId} /></div>
         <footer class="panel-foot"><p>${t("urls.what")}</p>
           ${may("write") && html`<div class="foot-acts"><button type="button" class="button" aria-haspopup="dialog" onClick=${() => openRoomForm(roomOf(roomId).peek(), "targeting")}>${t("urls.edit")}</button></div>`}</footer>

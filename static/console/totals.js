@@ -1,9 +1,9 @@
 /** Totals of all rooms, and how live they are. Every figure has a reserved place: digits never move a box. */
-import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { number, timeOfDay, wait } from "./format.js";
-import { live, roomOf, server, serverNow, totals } from "./store.js";
+import { useSeconds } from "./seconds.js";
+import { live, roomOf, server, totals } from "./store.js";
 import { disc, slashRing } from "./icons.js";
 import { Who } from "./header.js";
 
@@ -32,11 +32,7 @@ function Figure({ name, text, spoken, note = "", class: size = "" }) {
 
 /** The server's clock, ticking on its whole seconds (CON-057). */
 function Clock() {
-  const [now, setNow] = useState(serverNow());
-  useEffect(() => {
-    const timer = setTimeout(() => setNow(serverNow()), 1000 - (serverNow() % 1000) + 5);
-    return () => clearTimeout(timer);
-  }, [now]);
+  const now = useSeconds();
   return html`<time class="clock">${timeOfDay(now)}</time>`;
 }
 

@@ -1,5 +1,5 @@
 /** A field that tries an address against rules, before anything is saved: the door's own verdict (CON-133). */
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
@@ -35,13 +35,16 @@ export function TryUrl({ id, rules }) {
   const [url, setUrl] = useState("");
   const [said, setSaid] = useState(null);
   const basis = JSON.stringify(rules);
-  useEffect(() => setSaid(null), [basis]);
+  const latest = useRef(null);
+  const forget = () => {
+    latest.current = null; // an answer under way is about another address, or other rules
+    setSaid(null);
+  };
+  useEffect(forget, [basis]);
   const run = async () => {
-    try {
-      setSaid({ answer: await judge(id, url.trim(), rules) });
-    } catch (refusal) {
-      setSaid({ problem: words(refusal) });
-    }
+    const mine = (latest.current = {});
+    const found = await judge(id, url.trim(), rules).then((answer) => ({ answer }), (refusal) => ({ problem: words(refusal) }));
+    if (latest.current === mine) setSaid(found);
   };
   const onKeyDown = (event) => {
     if (event.key !== "Enter") return;
@@ -52,7 +55,7 @@ export function TryUrl({ id, rules }) {
     <div class="try">
       <label for=${name}>${t("try")}</label>
       <span class="field-row">
-        <input id=${name} class="mono" type="text" inputmode="url" autocomplete="off" autocapitalize="off" spellcheck=${false} maxlength="2048" value=${url} placeholder="https://" aria-describedby="${name}-note" onKeyDown=${onKeyDown} onInput=${(event) => (setUrl(event.currentTarget.value), setSaid(null))} />
+        <input id=${name} class="mono" type="text" inputmode="url" autocomplete="off" autocapitalize="off" spellcheck=${false} maxlength="2048" value=${url} placeholder="https://" aria-describedby="${name}-note" onKeyDown=${onKeyDown} onInput=${(event) => (setUrl(event.currentTarget.value), forget())} />
         <button type="button" class="button" disabled=${rules === null} onClick=${run}>${t("try.go")}</button>
       </span>
       <p class="note" id="${name}-note">${t(rules === undefined ? "try.saved" : rules === null ? "try.mistake" : "try.unsaved")}</p>

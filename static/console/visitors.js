@@ -4,7 +4,8 @@ import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { number } from "./format.js";
 import { may } from "./session.js";
-import { roomOf, serverNow } from "./store.js";
+import { useSeconds } from "./seconds.js";
+import { roomOf } from "./store.js";
 import { announce } from "./toasts.js";
 import { alarm, clockFace, cross, diamond, disc, halfDisc, minusRing, onward, ring } from "./icons.js";
 import { Panel } from "./dialogs.js";
@@ -30,18 +31,8 @@ function Head({ answer }) {
   `;
 }
 
-/** The server's clock, once a second, for what counts down. */
-function useNow() {
-  const [now, setNow] = useState(serverNow());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(serverNow()), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  return now;
-}
-
 function Visit({ answer }) {
-  const now = useNow();
+  const now = useSeconds();
   return html`
     <article class="visit">
       <${Head} answer=${answer} />

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -158,6 +158,30 @@ def sign_in(page: Page, key: str = KEY) -> None:
 def card(page: Page, name: str) -> Any:
     """The card of the room called ``name``."""
     return page.get_by_role("article", name=name, exact=True)
+
+
+class Held:
+    """Questions of a page that are not answered yet: to ``path`` below /api/admin, by ``method``."""
+
+    def __init__(self, page: Page, path: str, method: str) -> None:
+        self.page, self.method, self.holds = page, method, True
+        self.routes: list[Route] = []
+        page.route(f"**/api/admin{path}", self._hold)
+
+    def _hold(self, route: Route) -> None:
+        if self.holds and route.request.method == self.method:
+            self.routes.append(route)
+        else:
+            route.continue_()
+
+    def wait(self) -> Route:
+        """The oldest of them, which is then the test's to answer."""
+        wait_for(lambda: self.page.evaluate("true") and len(self.routes) > 0)
+        return self.routes.pop(0)
+
+    def end(self) -> None:
+        """Hold no further ones; taking the route away would let those go that are held."""
+        self.holds = False
 
 
 def wait_for(condition: Callable[[], bool], within_sec: float = 10.0) -> None:
