@@ -1,5 +1,5 @@
 /** The Access sheet: who has a key of his own, who watches by a link, and what was done (CON-202 … CON-209). */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { t } from "./i18n.js";
 import { ask } from "./api.js";
@@ -18,7 +18,7 @@ const ROLES = ["viewer", "operator", "owner"];
 function KeyShown({ panelId, name, value }) {
   const field = useRef(null);
   const [copied, setCopied] = useState(false);
-  useEffect(() => field.current.select(), []);
+  useLayoutEffect(() => field.current.select(), []);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(value); // plain http has no clipboard at all
@@ -83,23 +83,27 @@ function Person({ person, load }) {
 function Issue({ load }) {
   const field = useRef(null);
   const [role, setRole] = useState("operator");
+  const [busy, setBusy] = useState(false);
   const issue = async (event) => {
     event.preventDefault();
+    if (busy) return;
+    setBusy(true);
     const name = field.current.value;
     try {
       const { key, operator } = await ask("POST", "/operators", { name, role });
-      field.current.value = "";
+      if (field.current?.value === name) field.current.value = "";
       openPanel(KeyShown, { name: operator.name, value: key });
     } catch (refusal) {
       refused(t("access.failed", { name }), refusal);
     }
+    setBusy(false);
     load();
   };
   return html`
     <form class="panel-foot entry-form" onSubmit=${issue}>
       <label>${t("access.name")}<input ref=${field} type="text" required maxlength="80" autocomplete="off" /></label>
       <${RoleChoice} value=${role} label=${t("access.role")} onChange=${setRole} />
-      <button type="submit" class="fill">${t("access.issue")}</button>
+      <button type="submit" class="fill" aria-busy=${busy}>${t("access.issue")}</button>
     </form>
   `;
 }

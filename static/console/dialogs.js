@@ -1,5 +1,5 @@
 /** Dialogs and sheets. The browser's own modal dialog makes the page behind inert and gives the focus back. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { focusRoom, focusRooms, onePressPerKey, trapTab } from "./keyboard.js";
@@ -42,9 +42,8 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
   const close = () => box.current?.close();
   const asking = isAsking(panelId);
   const leave = () => (asking ? giveUp() : mayClose(close) && close());
-  useEffect(() => {
-    box.current.showModal();
-  }, []);
+  /* Not a plain effect, which runs after the next painting: on a slow computer the page behind would take presses meant for the dialog. */
+  useLayoutEffect(() => box.current.showModal(), []);
   const closed = () => {
     dropPanel(panelId);
     queueMicrotask(() => keepFocus(roomId));
@@ -80,7 +79,10 @@ export function Panel({ panelId, kind, title, sub, roomId, mayClose = () => true
 /** What the server answered to the act of a dialog; two lines are kept for it. */
 export const Refusal = ({ text }) => html`<p class="refusal" role="alert">${text && html`${alarm()}<span>${text}</span>`}</p>`;
 
-/** The act of a dialog: pressed once at a time, then the dialog closes; a refusal stays in it. `run` rejects with one. */
+/**
+ * The act of a dialog: pressed once at a time, then the dialog closes; a refusal stays in it. `run` rejects with one. While it
+ * is `busy` the dialog must stay: closing it would look as if nothing was done, and leave nowhere to say that it was refused.
+ */
 export function useAct(run, after) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
@@ -108,7 +110,7 @@ export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = fa
   const { busy, problem, start } = useAct(run, after);
   const [text, setText] = useState("");
   return html`
-    <${Panel} panelId=${panelId} kind="box" title=${title} roomId=${busy ? undefined : roomId}>
+    <${Panel} panelId=${panelId} kind="box" title=${title} roomId=${busy ? undefined : roomId} mayClose=${() => !busy}>
       ${(close) => html`
         <form onSubmit=${(event) => (event.preventDefault(), (typed === null || text === typed) && start(close))}>
           <h2>${title}</h2>
@@ -118,7 +120,7 @@ export function Confirm({ panelId, roomId, title, body, keep, act, run, bad = fa
           `}
           <${Refusal} text=${problem} />
           <div class="box-foot">
-            <button type="button" class="button" autofocus onClick=${close}>${keep}</button>
+            <button type="button" class="button" autofocus onClick=${() => busy || close()}>${keep}</button>
             <button type="submit" class=${bad ? "fill-bad" : "fill"} aria-busy=${busy} disabled=${typed !== null && text !== typed} onKeyDown=${onePressPerKey}>${act}</button>
           </div>
         </form>
@@ -143,7 +145,7 @@ export function Warnings({ panelId, warnings }) {
 /** An address to copy by hand, where the browser refuses the clipboard. */
 export function LinkShown({ panelId, title, address }) {
   const field = useRef(null);
-  useEffect(() => field.current.select(), []);
+  useLayoutEffect(() => field.current.select(), []);
   return html`
     <${Panel} panelId=${panelId} kind="box" title=${title}>
       ${(close) => html`

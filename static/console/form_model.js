@@ -24,12 +24,22 @@ export class RoomForm {
 
   /** `room` is the server's object to edit, or null for a new room. */
   constructor(room) {
-    this.id = room?.id ?? null;
-    this.names = Object.keys(FIELDS).filter((name) => name !== "id" || !room);
+    /** The room as it was when the form was opened or last saved. */
+    this.room = signal(room);
     this.base = Object.fromEntries(this.names.map((name) => [name, room ? readField(name, room) : FIELDS[name].first]));
     this.raw = signal(Object.fromEntries(this.names.map((name) => [name, toRaw(name, this.base[name])])));
     this.results = computed(() => Object.fromEntries(this.names.map((name) => [name, FIELDS[name].parse(this.raw.value[name], this.raw.value)])));
     this.changed = computed(() => this.names.filter((name) => this.isShown(name) && !same(this.raw.value[name], toRaw(name, this.base[name]))));
+  }
+
+  /** Id of the room; null while it is not made. */
+  get id() {
+    return this.room.value?.id ?? null;
+  }
+
+  /** Fields that can be set. */
+  get names() {
+    return Object.keys(FIELDS).filter((name) => name !== "id" || this.id === null);
   }
 
   /** Whether a field is there, as the others stand; one that is not keeps what the room has. */
@@ -125,21 +135,36 @@ export class RoomForm {
     return now !== null && isScheduled(now) && this.changed.value.includes("opensAt") && this.results.value.opensAt.value === null;
   }
 
-  /** Save the changed fields in one request. Returns the server's answer, or null when something is to be put right. */
+  /**
+   * Save the changed fields in one request. Returns the server's answer, or null when something is to be put right. What is
+   * typed while the answer is under way stays in the form, as changes of what is saved by then.
+   */
   async save() {
     if (this.busy.value || !this.isReady()) return null;
     this.busy.value = true;
+    const sent = this.raw.value;
     try {
       if (this.id !== null && this.changed.value.includes("rate")) expectOwn(this.id, "rate", this.results.value.rate.value);
       const answer = await ask("POST", "/rooms", this.#payload());
       putRoom(answer.room);
+      this.#saved(roomOf(answer.room.id).peek(), sent);
       return answer;
     } catch (refusal) {
-      this.#refused(refusal);
+      this.#refused(refusal, sent);
       return null;
     } finally {
       this.busy.value = false;
     }
+  }
+
+  #saved(room, sent) {
+    const typed = this.raw.value;
+    batch(() => {
+      this.room.value = room;
+      this.base = Object.fromEntries(this.names.map((name) => [name, readField(name, room)]));
+      this.raw.value = Object.fromEntries(this.names.map((name) => [name, typed[name] === sent[name] ? toRaw(name, this.base[name]) : typed[name]]));
+      this.tried.value = false;
+    });
   }
 
   /** The field that a name in the server's refusal means; of a setting of several, the first that the sentence names. */
@@ -151,10 +176,11 @@ export class RoomForm {
     return places.sort((one, other) => rank(one) - rank(other))[0];
   }
 
-  #refused(refusal) {
+  /** Show why it was refused: at the fields, but for those that hold something else by now. */
+  #refused(refusal, sent) {
     const placed = refusal.fields.map((field) => this.#placeOf(field, refusal.message));
     const named = refusal.code === "target_url_required" ? ["targetUrl"] : refusal.code === "invalid_room_id" ? ["id"] : placed;
-    const known = named.filter((name) => this.names.includes(name));
+    const known = named.filter((name) => this.names.includes(name) && this.raw.value[name] === sent[name]);
     batch(() => {
       this.refusals.value = Object.fromEntries(known.map((name, place) => [name, place === 0 ? words(refusal) : t("form.refused")]));
       if (known.length > 0) return;

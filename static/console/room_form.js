@@ -1,11 +1,11 @@
 /** Create and edit a room: the same form in a dialog, saved as a whole (CON-177 … CON-194). */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
 import { number } from "./format.js";
 import { hostLeft, moveOn } from "./inline.js";
-import { focusRoom } from "./keyboard.js";
+import { focusRoom, isInUse } from "./keyboard.js";
 import { openPanel } from "./panels.js";
 import { may } from "./session.js";
 import { dropRoom, order, roomOf } from "./store.js";
@@ -22,7 +22,7 @@ import { TryUrl } from "./try_url.js";
 
 /** Open the form for `room`, or for a new one, at a section. The first room is asked three things only. */
 export function openRoomForm(room = null, at = "") {
-  openPanel(FormPanel, { form: new RoomForm(room), room, at, few: room === null && order.peek()?.length === 0 });
+  openPanel(FormPanel, { form: new RoomForm(room), at, few: room === null && order.peek()?.length === 0 });
 }
 
 /** The rules as they stand in the form, null while one holds a mistake. */
@@ -54,7 +54,7 @@ function Sections({ form, few }) {
       .map(([section, fields]) => html`<${Section} key=${section.name} form=${form} section=${section} fields=${fields} />`);
   if (!few) return all(() => true);
   return html`
-    <section><div class="fields fields-one">${FEW.map((name) => html`<${Field} key=${name} form=${form} name=${name} />`)}</div></section>
+    <section><div class="fields fields-one">${FEW.filter((name) => form.names.includes(name)).map((name) => html`<${Field} key=${name} form=${form} name=${name} />`)}</div></section>
     <details open=${form.tried.value && !FEW.includes(form.firstWrong() ?? FEW[0])}><summary>${t("form.more")}</summary>${all((name) => !FEW.includes(name))}</details>
   `;
 }
@@ -124,19 +124,28 @@ function Foot({ form, leave, save }) {
   `;
 }
 
-/** After the card of a new room was drawn: the focus goes to it, and its installation is offered (CON-194). */
+/** After the card of a new room was drawn: the focus goes to it, unless it is in use elsewhere by then, and its installation is offered (CON-194). */
 async function welcome({ id, name, mode }) {
   await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
-  focusRoom(id);
+  if (!isInUse()) focusRoom(id);
   const install = { label: t("install"), run: () => openPanel(Install, { roomId: id }) };
   toast(t("install.offer", { name }), mode === "inline" ? "" : t("install.offer.line"), install);
 }
 
-function FormPanel({ panelId, form, room, few, at }) {
+/** Takes the focus to the first mistake each time `tell` is called: with its words, not after them, when somebody may be typing elsewhere. */
+function useMistake(form) {
+  const [told, setTold] = useState(0);
+  useLayoutEffect(() => void (told > 0 && document.getElementById(idOf(form.firstWrong()))?.focus()), [told]);
+  return () => setTold((n) => n + 1);
+}
+
+function FormPanel({ panelId, form, few, at }) {
+  const room = form.room.value;
   const body = useRef(null);
   const jumped = useRef(null);
   const [here, setHere] = useState(SECTIONS[0].name);
-  useEffect(() => {
+  const tellMistake = useMistake(form);
+  useLayoutEffect(() => {
     body.current.querySelector(at ? `#section-${at} :is(input, button)` : "input")?.focus();
     if (at) go(at);
   }, []);
@@ -154,15 +163,20 @@ function FormPanel({ panelId, form, room, few, at }) {
   };
   const save = async (close, sure = false) => {
     if (!sure && form.opensDoors() && form.isReady()) return askOpen(form, () => save(close, true));
+    const pressed = document.activeElement;
     const answer = await form.save();
-    if (!answer) return requestAnimationFrame(() => document.getElementById(idOf(form.firstWrong()))?.focus());
-    close();
-    if (moveOn(answer.warnings)) return undefined;
+    if (!answer) {
+      /* Who went on to another field while the answer was under way keeps typing there. */
+      if ([pressed, document.body].includes(document.activeElement) || document.activeElement.matches("dialog")) tellMistake();
+      return;
+    }
+    if (form.changed.value.length === 0) close();
+    if (moveOn(answer.warnings)) return;
     if (answer.created) await welcome(answer.room);
     if (answer.warnings?.length) openPanel(Warnings, { warnings: answer.warnings });
-    return undefined;
   };
-  const mayClose = (close) => form.changed.value.length === 0 || askDiscard(form, close);
+  /* Not while it is being saved: closing it would say that nothing was. */
+  const mayClose = (close) => !form.busy.value && (form.changed.value.length === 0 || askDiscard(form, close));
   const title = room ? t("form.edit", { name: room.name }) : t("room.new");
   return html`
     <${Panel} panelId=${panelId} kind=${few ? "form form-few" : "form"} title=${title} sub=${room?.id} roomId=${room?.id} mayClose=${mayClose}>

@@ -57,13 +57,14 @@ export function Present({ room }) {
   return html`<p class="box-body">${rich(isScheduled(room) ? "schedule.set" : "schedule.over", { time, n: html`<b>${number(room.preQueue)}</b>` })}</p>`;
 }
 
-function Fields({ time, setTime, cap, setCap }) {
+/** `busy` while they are being sent: what was typed then would be gone with the sheet. */
+function Fields({ time, setTime, cap, setCap, busy }) {
   return html`
     <label for="opens-at">${t("schedule.time", { zone: zone() })}</label>
-    <input id="opens-at" type="datetime-local" value=${time} aria-describedby="opens-at-note" onInput=${(event) => setTime(event.currentTarget.value)} />
+    <input id="opens-at" type="datetime-local" readonly=${busy} value=${time} aria-describedby="opens-at-note" onInput=${(event) => setTime(event.currentTarget.value)} />
     <p class="note" id="opens-at-note">${utcOf(time) ? html`<b class="mono utc" lang="en">${utcOf(time)}</b>` : t("schedule.time.empty")}</p>
     <label for="prequeue-cap" class="below">${t("schedule.cap")}</label>
-    <input id="prequeue-cap" type="text" inputmode="numeric" autocomplete="off" value=${cap} placeholder=${t("form.none")} aria-describedby="prequeue-cap-note" onInput=${(event) => setCap(event.currentTarget.value)} />
+    <input id="prequeue-cap" type="text" inputmode="numeric" autocomplete="off" readonly=${busy} value=${cap} placeholder=${t("form.none")} aria-describedby="prequeue-cap-note" onInput=${(event) => setCap(event.currentTarget.value)} />
     <p class="note" id="prequeue-cap-note">${t("schedule.cap.help")}</p>
   `;
 }
@@ -79,10 +80,10 @@ export function Schedule({ panelId, roomId }) {
   };
   const { busy, problem, start } = useAct(set, () => {});
   return html`
-    <${Panel} panelId=${panelId} kind="sheet" title=${t("schedule")} sub=${room?.name} roomId=${roomId}>
+    <${Panel} panelId=${panelId} kind="sheet" title=${t("schedule")} sub=${room?.name} roomId=${roomId} mayClose=${() => !busy}>
       ${(close) => html`
         <form class="panel" onSubmit=${(event) => (event.preventDefault(), start(close))}>
-          <div class="panel-body"><${Present} room=${room} /><div class="below"><${Fields} ...${fields} /></div><${Refusal} text=${problem} /></div>
+          <div class="panel-body"><${Present} room=${room} /><div class="below"><${Fields} ...${fields} busy=${busy} /></div><${Refusal} text=${problem} /></div>
           <footer class="panel-foot">
             <p>${t("schedule.what")}</p>
             <div class="foot-acts">

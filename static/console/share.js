@@ -60,7 +60,7 @@ function Entry({ link, shown, copy, revoke }) {
 /** How many views a Revoke all would close (CON-112). */
 const AllWords = ({ n }) => html`${n === 1 ? t("share.all.body.one") : rich("share.all.body", { n: html`<b>${number(n)}</b>` })}`;
 
-/** The links as the server lists them, and what can be done with them: `attempt` shows the link that an act answers. */
+/** The links as the server lists them, and what can be done with them: `attempt` shows the link that an act answers; resolves with whether it did. */
 function useLinks() {
   const { answer, problem, load } = useAnswer("/monitor-tokens");
   const [shown, setShown] = useState(null);
@@ -75,7 +75,16 @@ function useLinks() {
     setShown({ id: made.link.id, url: made.url, byHand });
     await load();
   };
-  const attempt = (act) => act().then(present).catch((refusal) => (refused(t("share.failed"), refusal), load()));
+  const attempt = async (act) => {
+    try {
+      await present(await act());
+      return true;
+    } catch (refusal) {
+      refused(t("share.failed"), refusal);
+      await load();
+      return false;
+    }
+  };
   const revoke = async (id) => {
     await ask("DELETE", `/monitor-tokens/${id}`);
     announce(t("share.revoke.done"));
@@ -118,11 +127,16 @@ export function Share({ panelId }) {
   const links = useLinks();
   const { answer, attempt, revokeAll } = links;
   const field = useRef(null);
-  const mint = (event) => {
+  const [busy, setBusy] = useState(false);
+  const mint = async (event) => {
     event.preventDefault();
-    const label = field.current.value.trim();
-    field.current.value = "";
-    attempt(() => ask("POST", "/monitor-tokens", label ? { label } : {}));
+    if (busy) return;
+    setBusy(true);
+    const typed = field.current.value;
+    const label = typed.trim();
+    const made = await attempt(() => ask("POST", "/monitor-tokens", label ? { label } : {}));
+    if (made && field.current?.value === typed) field.current.value = "";
+    setBusy(false);
   };
   return html`
     <${Panel} panelId=${panelId} kind="sheet" title=${t("share")}>
@@ -133,7 +147,7 @@ export function Share({ panelId }) {
         </div>
         <form class="panel-foot entry-form" onSubmit=${mint}>
           <label>${t("share.label")}<input ref=${field} type="text" maxlength="80" autocomplete="off" /></label>
-          <button type="submit" class="fill">${t("share.mint")}</button>
+          <button type="submit" class="fill" aria-busy=${busy}>${t("share.mint")}</button>
           ${answer?.live > 0 && html`<button type="button" class="button" onClick=${revokeAll}>${t("share.all")}</button>`}
           <p>${answer && t("share.ends", { n: life(answer.ttlSec) })}</p>
         </form>
