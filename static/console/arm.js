@@ -37,9 +37,8 @@ export function useArm(key, run, say = words) {
   const keep = () => setAct((now) => (now.phase === "armed" ? IDLE : now));
   const left = useDisarm(act, keep);
   const phase = act.key === key || act.phase === "busy" ? act.phase : "idle";
-  useEffect(() => {
-    if (act.phase !== "busy" && act.key !== key) setAct(IDLE);
-  }, [key]);
+  /* It may run only after the next press, which then armed for this very key. */
+  useEffect(() => setAct((now) => (now.phase === "busy" || now.key === key ? now : IDLE)), [key]);
   const start = async () => {
     setAct({ phase: "busy", key });
     try {

@@ -66,8 +66,8 @@ export function Over({ id, columns, marks, own, width, left, point }) {
   const inner = width - left - EDGES.right;
   const [start, end] = [columns.ts[0], columns.ts[last]];
   const groups = hiddenSeries.value.has("events") ? [] : mergedMarks(marks, start, end, inner);
-  /* The time stays pointed at while the chart moves on under it. */
-  const place = at === null || at < start ? null : Math.min(last, Math.round((at - start) / (columns.ts[1] - start)));
+  /* The time stays pointed at while the chart moves on under it, and at the left edge the oldest there is: keys go on from it. */
+  const place = at === null ? null : Math.min(last, Math.max(0, Math.round((at - start) / (columns.ts[1] - start))));
   useLayoutEffect(() => point(place));
   const x = place === null ? null : pixelOf(columns.ts[place], start, end, inner);
   const near = place === null ? [] : groups.filter((group) => Math.abs(group.x - x) <= NEAR).flatMap((group) => group.marks);

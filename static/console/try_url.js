@@ -1,5 +1,5 @@
 /** A field that tries an address against rules, before anything is saved: the door's own verdict (CON-133). */
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { rich, t } from "./i18n.js";
 import { ask } from "./api.js";
@@ -40,7 +40,7 @@ export function TryUrl({ id, rules }) {
     latest.current = null; // an answer under way is about another address, or other rules
     setSaid(null);
   };
-  useEffect(forget, [basis]);
+  useLayoutEffect(forget, [basis]); // not later: the next press may have asked by then
   const run = async () => {
     const mine = (latest.current = {});
     const found = await judge(id, url.trim(), rules).then((answer) => ({ answer }), (refusal) => ({ problem: words(refusal) }));

@@ -160,6 +160,12 @@ def card(page: Page, name: str) -> Any:
     return page.get_by_role("article", name=name, exact=True)
 
 
+def stand_still(page: Page) -> None:
+    """Stop the clock of the page: from here on only ``run_for`` moves it. Timers set before still go by the machine."""
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 1)
+
+
 class Held:
     """Questions of a page that are not answered yet: to ``path`` below /api/admin, by ``method``."""
 

@@ -199,7 +199,8 @@ def test_lines_far_apart_have_scales_of_their_own(open_page: Callable[..., Page]
 
 @pytest.mark.req("CON-121", "CON-123", "CON-124", "CON-125", "CON-126")
 def test_it_tells_what_was_at_a_time_and_who_did_what(open_page: Callable[..., Page], stub: Stub) -> None:
-    now = int(time.time() * 1000)
+    now = int(time.time() * 1000) // STEP_MS * STEP_MS + 100
+    stub.set(stands_at=now)  # the chart does not move on
     stub.set(histories={"shop": history(now, waiting=lambda place: 1000 + place, joinsPerMin=60, passesPerMin=50,
                                         estWaitSec=None, waitP50Sec=30, waitP90Sec=90)})  # fmt: skip
     kinds = ["rate", "state", "activation", "autotune", "flush", "purge", "eject", "protection_block", "schedule",
@@ -248,6 +249,12 @@ def test_it_tells_what_was_at_a_time_and_who_did_what(open_page: Callable[..., P
         page.keyboard.press(key)
         expect(tip.locator("dd").first).to_have_text(f"{first + more:,}")
     expect(over).to_have_attribute("aria-valuetext", re.compile(f"People in line {first + 1:,}, Joins/min 60"))
+    page.keyboard.press("Home")
+    expect(tip.locator("dd").first).to_have_text(f"{first:,}")
+    stub.set(skew=2 * STEP_MS)  # it is no longer on the chart: the oldest that is takes its place
+    expect(tip.locator("dd").first).to_have_text(f"{first + 2:,}")
+    page.keyboard.press("ArrowRight")
+    expect(tip.locator("dd").first).to_have_text(f"{first + 3:,}")
     page.keyboard.press("Escape")
     expect(tip).to_have_count(0)
 

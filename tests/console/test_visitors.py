@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.console.conftest import Stub, card, sign_in, wait_for
+from tests.console.conftest import Stub, card, sign_in, stand_still, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -48,8 +48,10 @@ def look_up(page: Page, text: str) -> Locator:
 
 
 def rows(sheet: Locator) -> dict[str, str]:
-    names, values = sheet.locator("dt").all_inner_texts(), sheet.locator("dd").all_inner_texts()
-    return dict(zip(names, values, strict=True))
+    """Names and values, read at one moment."""
+    found: dict[str, str] = sheet.evaluate("""(sheet) => Object.fromEntries([...sheet.querySelectorAll("dt")].map(
+      (name) => [name.innerText, name.parentElement.querySelector("dd").innerText]))""")
+    return found
 
 
 @pytest.mark.req("CON-136", "CON-137", "CON-138", "CON-139", "CON-140", "CON-146", "CON-148", "CON-219")
@@ -77,7 +79,7 @@ def test_it_follows_a_visitor_from_the_line_to_the_site(signed_in: Callable[...,
     assert re.fullmatch(r".*\d+:\d\d:\d\d [AP]M", shown["joined"])
     assert (shown["passed"], shown["on site"], shown["On the site now"]) == ("not yet", "not yet", "no")
     assert shown["Bound to a client"] == "cookie and fingerprint"
-    assert re.fullmatch(r"\ds ago, page open", shown["Last seen"])
+    assert re.fullmatch(r"\d+s ago, page open", shown["Last seen"])
     assert "waited" not in shown
     turns(ticket("waiting", **{**WAITING, "waitingSec": 215, "position": 36}))
     expect(sheet).to_contain_text("3m 35s")
@@ -89,11 +91,11 @@ def test_it_follows_a_visitor_from_the_line_to_the_site(signed_in: Callable[...,
     assert shown["waited"] == "39m 35s"
     assert "waiting" not in shown
     assert "session expires in" not in shown
-    assert re.fullmatch(r"3m (4[0-3]|3\d)s", shown["pass expires in"])
+    assert re.fullmatch(r"3m [0-4]?\ds", shown["pass expires in"])
     page.clock.run_for(1000)
     expect(sheet.locator(".trip-dash dd")).not_to_have_text(shown["pass expires in"])
     assert (shown["Slot"], shown["Bound to a client"]) == ("holds a pass without a slot", "cookie")
-    turns(ticket("active", **done, sessionExpiresAt=ago(-1700), onSite=True, holdsSlot=True))
+    turns(ticket("active", **done, sessionExpiresAt=ago(-1738), onSite=True, holdsSlot=True))
     expect(state).to_have_text("on site")
     shown = rows(sheet)
     assert re.fullmatch(r"28m \d+s", shown["session expires in"])
@@ -106,9 +108,11 @@ def test_it_follows_a_visitor_from_the_line_to_the_site(signed_in: Callable[...,
     assert set(questions) == {"GET /api/admin/rooms/shop/tickets"}
     page.keyboard.press("Escape")
     expect(sheet).to_have_count(0)
+    again: list[str] = []
+    page.on("request", lambda request: again.append(request.url))
     page.clock.run_for(6000)
-    again = [one for one in stub.state()["asked"] if "/tickets" in one]
-    assert len(again) == len(questions), "a closed panel asks no more"
+    page.evaluate("true")
+    assert not any("/tickets" in one for one in again), "a closed panel asks no more"
 
 
 @pytest.mark.req("CON-138", "CON-139", "CON-140", "CON-141", "CON-142", "CON-143", "CON-144", "CON-145")
@@ -196,7 +200,7 @@ def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
     page = signed_in()
     sheet = look_up(page, "5644")
     expect(sheet.locator(".visit-state")).to_have_text("waiting")
-    page.clock.install()
+    stand_still(page)  # so that both presses of the double click come at one time
     page.get_by_role("button", name="Eject").dblclick()
     expect(page.get_by_text("Eject ticket 5644?")).to_be_visible()
     expect(page.get_by_text("The pass is cancelled and the visitor goes to the back of the line.")).to_be_visible()
@@ -214,7 +218,6 @@ def test_it_ejects_once_on_the_second_press_and_not_on_a_double_click(
     page.keyboard.down("Enter")
     page.keyboard.up("Enter")
     wait_for(lambda: stub.sent(EJECT) == [{"ticket": 5644}])
-    page.clock.run_for(2000)
     expect(sheet.locator(".visit-state")).to_have_text("ejected")
     expect(page.get_by_role("button", name="Eject", exact=True)).to_be_disabled()
     assert stub.sent(EJECT) == [{"ticket": 5644}]
@@ -227,7 +230,7 @@ def test_it_disarms_on_escape_keep_time_another_visitor_and_another_state(
     found = {"5644": ticket("waiting", **WAITING), "12": ticket("waiting", **WAITING, ticket=12)}
     stub.set(found=found)
     page = signed_in()
-    page.clock.install()
+    stand_still(page)
     sheet = look_up(page, "5644")
     rest, armed = (
         sheet.get_by_role("button", name="Eject", exact=True),
@@ -244,6 +247,7 @@ def test_it_disarms_on_escape_keep_time_another_visitor_and_another_state(
     expect(rest).to_be_visible()
 
     rest.click()
+    page.clock.run_for(100)  # what comes after the painting: the seconds begin to be counted
     expect(page.get_by_text("disarms in 30 s")).to_be_visible()
     page.clock.run_for(6000)
     expect(page.get_by_text("disarms in 24 s")).to_be_visible()
@@ -254,12 +258,14 @@ def test_it_disarms_on_escape_keep_time_another_visitor_and_another_state(
     rest.click()
     look_up(page, "12")
     expect(sheet.locator(".visit-head")).to_contain_text("12")
+    page.clock.run_for(100)
     expect(rest).to_be_visible()
     rest.click()
     expect(armed).to_be_visible()
     stub.set(found={**found, "12": ticket("passed", ticket=12, passedAt=ago(1), waitedSec=3, passExpiresAt=ago(-60))})
     page.clock.run_for(2100)
     expect(sheet.locator(".visit-state")).to_have_text("passed")
+    page.clock.run_for(100)
     expect(rest).to_be_visible()
 
     page.keyboard.press("Escape")
