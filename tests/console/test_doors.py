@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import Stub, card
+from tests.console.conftest import Stub, card, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -31,10 +31,10 @@ def test_it_shows_when_the_doors_open_and_who_is_there(signed_in: Callable[..., 
     expect(shop.get_by_role("tooltip", include_hidden=True).first).to_contain_text("hold a place in the pre-queue")
     expect(shop.locator(".figures dt").first).to_have_text("In pre-queue")
     expect(shop.locator(".figures dd").first).to_have_text("1,234")
-    before = shop.locator(".notice").inner_text()
-    expect(shop.locator(".notice")).not_to_have_text(before)
+    before = shop.locator(".notice").text_content()  # with the words of its tip, which are hidden
+    wait_for(lambda: shop.locator(".notice").text_content() != before)
 
-    stub.room("shop", state="paused", opensAt=opens_in(90))
+    stub.room("shop", state="paused", opensAt=opens_in(118))
     expect(shop.locator(".badge")).to_have_text(["PAUSED", "SCHEDULED"])
     expect(shop.locator(".notice-warn")).to_have_text(re.compile(r"^Doors open in (1m \d+s) · "))
     stub.room("shop", opensAt=opens_in(86_400 * 2 + 3600 * 3 + 60))

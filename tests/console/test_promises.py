@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from app.core.ids import reserved_reason
 from blueprints.admin import ROUTER
-from tests.console.conftest import ROOT, Stub, card, sign_in, wait_for
+from tests.console.conftest import ROOT, Stub, card, sign_in, stand_still, wait_for
 from tests.console.test_page import CONSOLE, SOURCES, ask, words
 from tests.console.test_visitors import WAITING, ticket
 
@@ -93,11 +93,10 @@ def test_frames_breaks_and_restarts_leave_alone_what_a_hand_is_at(signed_in: Cal
         expect(card(page, "Spring drop")).to_contain_text(f"{number:,}")
 
     page.mouse.wheel(0, 200)
-    wait_for(lambda: page.evaluate("scrollY") > 50)
-    scrolled = page.evaluate("scrollY")
+    wait_for(lambda: page.evaluate("scrollY") == 200)
     page.evaluate("getSelection().selectAllChildren(document.querySelector('article h2'))")
     frame()
-    assert page.evaluate("[scrollY, String(getSelection())]") == [scrolled, "Shop"]
+    assert page.evaluate("[scrollY, String(getSelection())]") == [200, "Shop"]
     page.evaluate("getSelection().removeAllRanges()")
     page.get_by_role("button", name="Console").click()
     expect(page.get_by_role("menuitem", name="Reports")).to_be_focused()
@@ -143,8 +142,7 @@ def test_a_change_by_somebody_else_is_marked_with_his_name_for_ten_seconds(
     signed_in: Callable[..., Page], stub: Stub
 ) -> None:
     page = signed_in()
-    page.clock.install()
-    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+    stand_still(page)
     mark = card(page, "Shop").get_by_text("60 → 90 · Night ops")
     stub.room("shop", rate=90, lastChange={"at": 1, "by": "Night ops", "kind": "rate", "text": "60 → 90"})
     expect(mark).to_be_visible()

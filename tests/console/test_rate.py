@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import Stub, card, wait_for
+from tests.console.conftest import Held, Stub, card, stand_still, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -34,10 +34,13 @@ def test_it_moves_by_the_documented_steps(signed_in: Callable[..., Page], stub: 
 @pytest.mark.req("CON-101")
 def test_it_sends_the_last_of_several_quick_changes(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
+    stand_still(page)
     field = card(page, "Shop").get_by_role("textbox")
     card(page, "Shop").get_by_role("slider").focus()
     for _ in range(4):
         page.keyboard.press("ArrowRight")
+    assert stub.sent(RATE) == []
+    page.clock.run_for(400)
     wait_for(lambda: stub.sent(RATE) == [{"ratePerMinute": 100}])
 
     field.fill("150")
@@ -88,17 +91,20 @@ def test_it_shows_the_servers_value_again_and_its_words_after_a_refusal(
     page = signed_in()
     shop = card(page, "Shop")
     refusal = {"status": 503, "code": "storage_unavailable", "error": "Storage is unavailable.", "retryAfterSec": 5}
-    stub.set(refuse=refusal, delay=0.6)
+    stub.set(refuse=refusal)
+    slow = Held(page, RATE, "POST")
     shop.get_by_role("textbox").fill("90")
     page.keyboard.press("Enter")
 
     expect(shop.get_by_text("Sending 90")).to_be_visible()
+    slow.wait().continue_()
+    slow.end()
     expect(shop.get_by_text("Refused: Storage is unavailable.")).to_be_visible()
     expect(shop.get_by_role("textbox")).to_have_value("60")
     expect(shop.get_by_role("slider")).to_have_value("60")
     expect(page.locator(".toast")).to_contain_text("Shop: rate not changed.Storage is unavailable. Still 60/min.")
 
-    stub.set(refuse=None, delay=0)
+    stub.set(refuse=None)
     page.get_by_role("button", name="Try again").click()
     expect(shop.get_by_role("textbox")).to_have_value("90")
 

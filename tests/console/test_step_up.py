@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from blueprints.admin.console import console_site
-from tests.console.conftest import KEY, Stub, card, sign_in, wait_for
+from tests.console.conftest import KEY, Held, Stub, card, sign_in, wait_for
 from tests.console.test_inline import ORIGIN, SWITCH
 from tests.console.test_people import opened
 from tests.console.test_rooms import open_form
@@ -68,7 +68,10 @@ def test_it_asks_for_the_key_in_the_dialog_of_the_act_and_then_does_it(
     stub.set(locked=0)
     assert stub.sent("/rooms") == []
     field.fill(KEY)
+    slow = Held(page, "/step-up", "POST")
     asked.get_by_role("button", name="Go on").dblclick()
+    slow.wait().continue_()  # not before the second press, which then would go to the page behind
+    slow.end()
 
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert stub.sent("/rooms") == [{"id": "shop", "ratePerMinute": 70, "proxyOrigin": ORIGIN}]

@@ -31,6 +31,7 @@ PLAYED = """
 def played(page: Page) -> None:
     """Freeze the page's clock and answer its questions inside it, at once: everywhere the place, no stream."""
     page.clock.install(time=1_788_273_128)
+    page.clock.pause_at(1_788_273_129)
     page.add_init_script(PLAYED % json.dumps({**visitor("waiting"), "token": "tok.en"}))
     page.add_init_script("play['/events'] = 'lost'")
 

@@ -369,6 +369,7 @@ def test_it_asks_again_in_time_and_after_a_change_of_path_while_somebody_looks(s
     stage.attributes += ' data-timeout-ms="10000"'  # the clock outruns the answers
     page = stage.page
     page.clock.install()
+    page.clock.pause_at(4_000_000_000)
     page.add_init_script("Object.defineProperty(document, 'visibilityState', { get: () => window.looks || 'visible' })")
     stage.open()
     stage.until("seen.length === 1")
