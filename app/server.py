@@ -83,12 +83,16 @@ async def _open_context(app: Sanic[Any, Any]) -> None:
     edge.meters = Meters(qm.metrics.meter)
     edge.front = InlineFront(
         gate=qm.inline.gate,
-        forwarder=Forwarder(qm.inline.choice, qm.inline.hop, timeout_sec=qm.settings.proxy_timeout_ms / 1000),
+        forwarder=Forwarder(
+            qm.inline.choice,
+            qm.inline.hop,
+            lasting=qm.inline.lasting,
+            timeout_sec=qm.settings.proxy_timeout_ms / 1000,
+        ),
         answers=InlineAnswers(
             pages=InlinePages(waiting=qm.waiting_page, assets=qm.assets), undeclared=qm.visitor.undeclared
         ),
         edge_gate=edge.gate,
-        tunnels=qm.inline.tunnels,
     )
     qm.inline.gate.start(partial(_take_index, edge, qm))
     for routes in HOT_ROUTES:

@@ -20,8 +20,8 @@ from app.infrastructure.valkey import Valkey
 from app.services.inline_counts import InlineCounts, inline_block
 from app.services.inline_gate import InlineGate
 from app.services.inline_index import IndexFrom, IndexSource
+from app.services.lasting import Lasting
 from app.services.origin_choice import OriginChoice
-from app.services.tunnels import Tunnels
 from app.services.visitor_services import VisitorServices
 
 
@@ -43,7 +43,7 @@ class Inline:
     pool: OriginPool
     settings: Settings
     source: IndexSource
-    tunnels: Tunnels
+    lasting: Lasting
 
     @classmethod
     def build(
@@ -75,7 +75,7 @@ class Inline:
             ),
             settings=settings,
             source=IndexSource(directory, valkey),
-            tunnels=Tunnels(rooms=visitor.rooms, lookup=lookup),
+            lasting=Lasting(rooms=visitor.rooms, lookup=lookup),
             choice=OriginChoice(pool),
             counts=counts,
             hop=Hop.of(secrets, is_behind_edge=bool(settings.edge_secret)),
@@ -120,5 +120,5 @@ class Inline:
 
     async def close(self) -> None:
         """Close the connections to origins."""
-        await self.tunnels.stop()
+        await self.lasting.stop()
         self.pool.close()

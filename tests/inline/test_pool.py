@@ -323,7 +323,7 @@ def test_it_warns_of_settings_that_do_not_fit_the_rooms(settings: dict[str, Any]
     inline = Inline(
         gate=cast(Any, gate), choice=cast(Any, None), counts=cast(Any, None), hop=cast(Any, None),
         pool=cast(Any, None), settings=Settings(secret=Secret("s" * 32), **settings), source=cast(Any, None),
-        tunnels=cast(Any, None),
+        lasting=cast(Any, None),
     )  # fmt: skip
     found = {warning.code: warning.message for warning in inline.warnings()}
     assert list(found) == codes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import socket
 import struct
+import threading
 import time
 
 import pytest
@@ -259,6 +262,60 @@ def test_it_says_when_the_origin_cannot_be_reached_during_a_handshake(front: Fro
         assert (answer.status, answer.header("x-qm-origin"), answer.header("connection")) == (502, "reset", "close")
         assert json.loads(answer.body)["code"] == "origin_unreachable"
         assert client.rest() == b""
+
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+
+
+@pytest.mark.req("INL-147")
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_it_ends_an_event_stream_with_what_it_rests_on(front: Front, origin: Origin, is_whole: bool) -> None:
+    """As a joined connection; any other answer goes on to its end. A request in pieces goes another way through."""
+    ended: list[bytes] = []
+
+    async def script(talk: Talk) -> None:
+        if talk.target == b"/events":
+            await talk.say(EVENTS)
+            with contextlib.suppress(ConnectionError):
+                await talk.reader.read()
+            ended.append(talk.target)
+        else:
+            await talk.say(EVENTS.replace(b"event-stream", b"plain"))
+            while not is_ejected.is_set():
+                await talk.say(b"1\r\n.\r\n")  # an answer that brings nothing for long is cut
+                await asyncio.sleep(0.1)
+            await talk.say(b"0\r\n\r\n")
+        talk.writer.close()
+
+    origin.script = script
+    is_ejected = threading.Event()
+    room = f"events-{is_whole}".lower()
+    front.room(room, rate=6000, queueMaxPerIp=None)
+    visitor = Visitor(front, room)
+    visitor.wait_for_turn()
+    held = {}
+    for path in ("/events", "/file"):
+        client = held[path] = front.connect(timeout=15.0)
+        cookies = "; ".join(f"{name}={value}" for name, value in visitor.jar.items())
+        lines = f"GET {path} HTTP/1.1\nHost: {visitor.host}\nUser-Agent: {visitor.agent}\nCookie: {cookies}\n\n"
+        asked = lines.replace("\n", "\r\n").encode()
+        cut = len(asked) if is_whole else 20
+        client.send(asked[:cut])
+        if not is_whole:
+            wait_for(lambda: front.admin("GET", "health")[0] == 200)  # the first piece is read by then
+            client.send(asked[cut:])
+        assert client.until(b"hello")
+    front.admin("POST", f"rooms/{room}/eject", {"ref": visitor.api(f"status?room={room}")["ref"]})
+
+    assert held["/events"].rest() in (b"", b"\r\n")  # no last chunk: it shows that more was to come
+    wait_for(lambda: ended == [b"/events"])
+    again = front.connect()
+    again.send(asked)
+    assert json.loads(again.answer().body)["code"] == "queued"
+    is_ejected.set()
+    assert held["/file"].until(b"0\r\n\r\n")
+    for each in (visitor, again, *held.values()):
+        each.close()
 
 
 @pytest.mark.req("INL-153")

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from app.domain.inline.answers import AnswerHead, AnswerReader, Framing
 from app.domain.inline.failures import Failure, OriginFailed
-from app.domain.inline.forwarding import Added, Hop, answer_head
+from app.domain.inline.forwarding import NOTHING_ADDED, Added, Hop, answer_head
+from app.services.inline_gate import Forward
+from app.services.lasting import Lasting, Place
 from app.services.origin_choice import OriginChoice, OriginLink
 from blueprints.edge.inline.sweeper import Sweeper
 
@@ -25,12 +27,13 @@ REPEATABLE: Final = frozenset({"GET", "HEAD"})
 class Forwarder:
     """What all exchanges of a process share."""
 
-    __slots__ = ("choice", "hop", "sweeper", "timeout")
+    __slots__ = ("choice", "hop", "lasting", "sweeper", "timeout")
 
-    def __init__(self, choice: OriginChoice, hop: Hop, *, timeout_sec: float) -> None:
+    def __init__(self, choice: OriginChoice, hop: Hop, *, lasting: Lasting, timeout_sec: float) -> None:
         """``timeout_sec``: PROXY_TIMEOUT_MS."""
         self.choice = choice
         self.hop = hop
+        self.lasting = lasting
         self.timeout = timeout_sec
         self.sweeper = Sweeper()
 
@@ -39,8 +42,8 @@ class Exchange:
     """The part of a forwarded request that does not depend on how it is sent."""
 
     __slots__ = (
-        "_forwarder", "_is_reusable", "_is_sent", "_link", "_out", "_protocol", "_reader", "added", "deadline",
-        "error", "is_kept", "is_over", "loop",
+        "_decision", "_forwarder", "_is_reusable", "_is_sent", "_lasting", "_link", "_out", "_protocol", "_reader",
+        "deadline", "error", "is_kept", "is_over", "loop",
     )  # fmt: skip
 
     is_tunnel = False
@@ -48,18 +51,22 @@ class Exchange:
     is_old = False
     """Whether the visitor speaks HTTP/1.0 and reads no chunks."""
 
-    def __init__(self, forwarder: Forwarder, protocol: EdgeProtocol, *, added: Added, is_kept: bool) -> None:
-        """``added``: what the queue adds to the answer; ``is_kept``: the visitor's connection may go on after it."""
+    def __init__(
+        self, forwarder: Forwarder, protocol: EdgeProtocol, *, decision: Forward | None, is_kept: bool
+    ) -> None:
+        """``decision``: None = it comes later; ``is_kept``: the visitor's connection may go on after the answer."""
         self._forwarder = forwarder
         self._protocol = protocol
         self.loop = protocol.loop
-        self.added = added
+        self._decision = decision
         self.is_kept = is_kept
         self._link: OriginLink | None = None
         self._reader: AnswerReader | None = None
         self._out: list[bytes | memoryview] = []
         self._is_sent = False
         self._is_reusable = False
+        self._lasting = 0
+        """By which number it is known to those that last; 0 = it is none of them."""
         self.is_over = False
         """The answer is complete, or will not come."""
         self.error: OriginFailed | None = None
@@ -94,9 +101,27 @@ class Exchange:
         head = None if self._reader is None else self._reader.head
         return head is not None and head.is_event_stream
 
+    def _last(self) -> None:
+        """Nobody expects an end from here on: it comes with what the exchange rests on."""
+        self.deadline = 0.0
+        decision = self._decision
+        assert decision is not None
+        place = Place(decision.room_id, decision.generation, decision.ticket)
+        self._lasting = self._forwarder.lasting.add(place, self.hang_up)
+
+    def _forget_lasting(self) -> None:
+        if self._lasting:
+            self._forwarder.lasting.forget(self._lasting)
+            self._lasting = 0
+
+    def hang_up(self) -> None:
+        """End what lasts."""
+        raise NotImplementedError
+
     def _let_go(self) -> None:
         """End with the origin's connection: back to the pool when both directions are complete, else broken off."""
         self._forwarder.sweeper.forget(self)
+        self._forget_lasting()
         link, self._link = self._link, None
         self.deadline = 0.0
         if link is None:
@@ -167,9 +192,11 @@ class Exchange:
             connection, is_kept = b"Upgrade", False
         self.is_kept = is_kept
         is_chunked = head.framing in (Framing.CHUNKED, Framing.CLOSE) and not is_old
-        self._out.append(answer_head(head, self.added, is_chunked=is_chunked, connection=connection))
-        if head.is_event_stream:
-            self.deadline = 0.0
+        decision = self._decision
+        added = Added(decision.cookies) if decision is not None and decision.cookies else NOTHING_ADDED
+        self._out.append(answer_head(head, added, is_chunked=is_chunked, connection=connection))
+        if head.is_event_stream or head.framing is Framing.TUNNEL:
+            self._last()
 
     def on_body(self, data: bytes | memoryview) -> None:
         """As of Sink."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from app.domain.inline.answers import AnswerHead, AnswerReader
 from app.domain.inline.failures import Failure, OriginFailed
-from app.domain.inline.forwarding import NOTHING_ADDED, Added
 from app.services.inline_counts import Passed
 from app.services.inline_gate import Again, Decision, Forward
 from app.services.origin_choice import OriginLink
@@ -30,7 +29,7 @@ class FastExchange(Exchange):
     """One request: to be given a way by ``forward`` or ``decided``, once."""
 
     __slots__ = (
-        "_connecting", "_data", "_decision", "_front", "_is_gone", "_is_reused",
+        "_connecting", "_data", "_front", "_is_gone", "_is_reused",
         "asked", "facts", "is_bypassed", "reading", "shows_page",
     )  # fmt: skip
 
@@ -44,7 +43,7 @@ class FastExchange(Exchange):
         data: bytes,
     ) -> None:
         """``data``: the whole request."""
-        super().__init__(front.forwarder, protocol, added=NOTHING_ADDED, is_kept=reading.fields.keep_alive)
+        super().__init__(front.forwarder, protocol, decision=None, is_kept=reading.fields.keep_alive)
         self._front = front
         self.asked = asked
         self.facts = facts
@@ -54,7 +53,6 @@ class FastExchange(Exchange):
         self._is_reused = False
         self._is_gone = False
         self._connecting: asyncio.Task[None] | None = None
-        self._decision: Forward | None = None
         self.is_bypassed = False
         """It passes by the gate."""
         self.shows_page = facts.is_page
@@ -94,8 +92,6 @@ class FastExchange(Exchange):
     def forward(self, decision: Forward) -> None:
         """Send it to the app."""
         self._decision = decision
-        if decision.cookies:
-            self.added = Added(decision.cookies)
         host = self.facts.host
         assert host is not None
         link = self._forwarder.choice.idle(host, is_repeatable=self._is_repeatable)
@@ -212,6 +208,11 @@ class FastExchange(Exchange):
         request_id = protocol.edge.ids.next()
         write_refusal(protocol, self.head(), error, request_id=request_id, is_page=self.shows_page)
         protocol.fast_ended(is_kept=False)
+
+    def hang_up(self) -> None:
+        """As of Exchange. The framing shows that the answer is not whole."""
+        self._let_go()
+        self._protocol.fast_ended(is_kept=False)
 
     def client_lost(self) -> None:
         """The visitor is gone: nothing more of the origin is wanted. A decision that is under way is not broken off."""

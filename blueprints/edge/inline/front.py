@@ -15,12 +15,10 @@ from sanic.http import Stage
 from app.core.errors import BareNotFound, NotFound, QmError
 from app.domain.hosts import PREFIX
 from app.domain.inline.failures import OriginFailed
-from app.domain.inline.forwarding import NOTHING_ADDED, Added
 from app.domain.inline.hosts import InlineHost
 from app.domain.inline.requests import has_override, is_media, is_page, wanted_upgrade
 from app.services.inline_counts import Passed
 from app.services.inline_gate import Forward, InlineGate, Queued
-from app.services.tunnels import Place, Tunnels
 from blueprints.edge.crowd import Standing
 from blueprints.edge.deadlines import Phase
 from blueprints.edge.gate import Full, Gate
@@ -57,11 +55,8 @@ class ProxyLoop(QmError):
 class InlineFront:
     """Serves inline hosts for one web worker."""
 
-    def __init__(
-        self, *, gate: InlineGate, forwarder: Forwarder, answers: InlineAnswers, edge_gate: Gate, tunnels: Tunnels
-    ) -> None:
+    def __init__(self, *, gate: InlineGate, forwarder: Forwarder, answers: InlineAnswers, edge_gate: Gate) -> None:
         self._gate = gate
-        self._tunnels = tunnels
         self._forwarder = forwarder
         self._answers = answers
         self._edge_gate = edge_gate
@@ -149,18 +144,7 @@ class InlineFront:
     ) -> int:
         """Send the request on; the status of the app's answer, 0 when there was none."""
         protocol = http.protocol
-        added = Added(decision.cookies) if decision.cookies else NOTHING_ADDED
-        place = Place(decision.room_id, decision.generation, decision.ticket)
-        exchange = TaskExchange(
-            self._forwarder,
-            http,
-            head,
-            client,
-            host,
-            added=added,
-            upgrade=upgrade or (),
-            on_tunnel=partial(self._tunnels.add, place),
-        )
+        exchange = TaskExchange(self._forwarder, http, head, client, host, decision=decision, upgrade=upgrade or ())
         http.open_upload(head)
         http.stage = Stage.HANDLER
         protocol.exchange = exchange
@@ -175,8 +159,6 @@ class InlineFront:
             protocol.exchange = None
             if protocol.conn_info.lost and exchange.was_left:
                 self._gate.counts.count(decision.room_id, Passed.CLIENT_ABORTS)
-            if exchange.is_tunnel:
-                self._tunnels.forget(exchange.tunnel_number)
         if exchange.is_tunnel:
             protocol.end_tunnel(is_reset=exchange.was_reset)
         http.stage = Stage.IDLE

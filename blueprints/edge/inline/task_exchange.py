@@ -7,15 +7,16 @@ Belongs here: the body on its way to the origin, the one repetition, joined conn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sanic.http import Stage
 
 from app.domain.inline.answers import AnswerHead, AnswerReader, Framing
 from app.domain.inline.failures import Failure, OriginFailed
-from app.domain.inline.forwarding import Added, request_fields
+from app.domain.inline.forwarding import request_fields
 from app.domain.inline.hosts import InlineHost
+from app.services.inline_gate import Forward
 from app.services.origin_choice import OriginLink
 from blueprints.edge.inline.exchange import REPEATABLE, Exchange, Forwarder
 
@@ -33,8 +34,8 @@ class TaskExchange(Exchange):
     """Forwards one request; ``run`` it once."""
 
     __slots__ = (
-        "_can_write", "_done", "_ended_sides", "_head", "_host", "_http", "_on_tunnel", "_request", "_upgrade",
-        "is_old", "is_tunnel", "tunnel_number", "was_reset",
+        "_can_write", "_done", "_ended_sides", "_head", "_host", "_http", "_request", "_upgrade",
+        "is_old", "is_tunnel", "was_reset",
     )  # fmt: skip
 
     def __init__(
@@ -45,17 +46,11 @@ class TaskExchange(Exchange):
         client: Client,
         host: InlineHost,
         *,
-        added: Added,
+        decision: Forward,
         upgrade: Sequence[bytes],
-        on_tunnel: Callable[[Callable[[], None]], int],
     ) -> None:
-        """``added``: what the queue adds to the answer; ``upgrade``: protocols that are asked for.
-
-        ``on_tunnel``: is given what ends a joined connection, when one begins, and says by which number it is known.
-        """
-        super().__init__(forwarder, http.protocol, added=added, is_kept=bool(http.keep_alive))
-        self._on_tunnel = on_tunnel
-        self.tunnel_number = 0
+        """``upgrade``: protocols that are asked for."""
+        super().__init__(forwarder, http.protocol, decision=decision, is_kept=bool(http.keep_alive))
         self._http = http
         self._head = head
         self._host = host
@@ -146,6 +141,7 @@ class TaskExchange(Exchange):
     def _let_go(self) -> None:
         if self.is_tunnel and self._link is not None and not self._protocol.was_reset:
             self._forwarder.sweeper.forget(self)
+            self._forget_lasting()
             link, self._link = self._link, None
             link.owner = None
             link.transport.close()
@@ -230,14 +226,13 @@ class TaskExchange(Exchange):
         return False
 
     def hang_up(self) -> None:
-        """End a joined connection."""
+        """As of Exchange."""
+        self._http.keep_alive = False
         self._settle(None)
 
     def _begin_tunnel(self) -> None:
         """From here on the two sockets are joined (INL-153)."""
-        self.tunnel_number = self._on_tunnel(self.hang_up)
         self.is_tunnel = True
-        self.deadline = 0.0
         buffer = self._http.recv_buffer
         if buffer:
             self.on_client_data(bytes(buffer))

@@ -1,8 +1,8 @@
-"""Joined connections (WebSockets and the like) end with what they rest on (INL-153).
+"""Connections that last (joined ones such as WebSockets, event streams) end with what they rest on (INL-147, INL-153).
 
-An open socket is no check and slides nothing, so it is not cut when a session idles out. But it ends within 10 s of an
+An open one is no check and slides nothing, so it is not cut when a session idles out. But it ends within 10 s of an
 eject of its ticket or of the deletion of its room, and at the longest end of its session. Belongs here: looking, every
-few seconds and only while there are any. Not here: the sockets (blueprints/edge/inline).
+few seconds and only while there are any. Not here: the connections (blueprints/edge/inline).
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from app.infrastructure.engine_lookup import EngineLookup, Looked
 from app.services.visitor_room import VisitorRooms
 
 LOOK_SEC: Final = 2.0
+LATEST_LOOK_SEC: Final = 8.0
+"""Pauses between looks, with few connections and with many (``MANY`` and more); an end comes within 10 s."""
+MANY: Final = 10_000
 AT_ONCE: Final = 40
 """Tickets asked for in one call."""
 
 log = structlog.get_logger(__name__)
 
 
+def pause_sec(number: int) -> float:
+    """How long to pause before the next look at ``number`` connections."""
+    return LOOK_SEC + (LATEST_LOOK_SEC - LOOK_SEC) * min(1.0, number / MANY)
+
+
 class Place(NamedTuple):
-    """What a joined connection rests on. ``ticket`` 0: on its room alone, which lets everybody pass."""
+    """What such a connection rests on. ``ticket`` 0: on its room alone, which lets everybody pass."""
 
     room_id: str
     generation: int
@@ -38,16 +46,17 @@ class Place(NamedTuple):
 class _Held:
     """One connection. ``admitted_at``: when its session began (epoch ms of the room), 0 = not known yet."""
 
-    __slots__ = ("admitted_at", "hang_up", "place")
+    __slots__ = ("admitted_at", "hang_up", "number", "place")
 
-    def __init__(self, place: Place, hang_up: Callable[[], None]) -> None:
+    def __init__(self, number: int, place: Place, hang_up: Callable[[], None]) -> None:
+        self.number = number
         self.place = place
         self.hang_up = hang_up
         self.admitted_at = 0
 
 
-class Tunnels:
-    """The joined connections of one web worker."""
+class Lasting:
+    """Those of one web worker."""
 
     def __init__(self, *, rooms: VisitorRooms, lookup: EngineLookup) -> None:
         self._rooms = rooms
@@ -60,7 +69,7 @@ class Tunnels:
     def add(self, place: Place, hang_up: Callable[[], None]) -> int:
         """Look after a connection from now on; a number by which it is forgotten."""
         self._last += 1
-        held = self._open[self._last] = _Held(place, hang_up)
+        held = self._open[self._last] = _Held(self._last, place, hang_up)
         self._start(self._look_at(place.room_id, [held]))  # once over, nobody can tell when a session began
         if not self._is_looking:
             self._is_looking = True
@@ -78,14 +87,14 @@ class Tunnels:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="tunnels")
+        task = asyncio.get_running_loop().create_task(work, name="lasting")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self) -> None:
         try:
             while self._open:
-                await asyncio.sleep(LOOK_SEC)
+                await asyncio.sleep(pause_sec(len(self._open)))
                 by_room: dict[str, list[_Held]] = {}
                 for held in self._open.values():
                     by_room.setdefault(held.place.room_id, []).append(held)
@@ -102,7 +111,7 @@ class Tunnels:
         except StorageUnavailable:
             return
         except Exception:
-            log.exception("tunnels_not_seen", room=room_id)
+            log.exception("lasting_not_seen", room=room_id)
 
     async def _judge(self, room_id: str, held: list[_Held]) -> None:
         looked: Looked | None = None
@@ -110,6 +119,8 @@ class Tunnels:
             looked = await self._lookup.tickets(RoomId(room_id), [one.place.ticket for one in held])
         room = self._rooms.peek(room_id)
         for number, one in enumerate(held):
+            if one.number not in self._open:
+                continue  # it ended while was looked, and what held it may be at something else
             if looked is None or room is None or self._is_over(one, looked, number, room.room.config.session_max_sec):
                 one.hang_up()
 
