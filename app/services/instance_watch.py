@@ -179,8 +179,9 @@ class InstanceWatch:
         if self._has_past:
             await self._records.forget_others()
             self._has_past = False
+        asked_at = raw_wall_ms()
         now = await self._records.now_ms()
-        self._book.put(metrics.CLOCK_OFFSET, raw_wall_ms() - now)
+        self._book.put(metrics.CLOCK_OFFSET, sure_offset(asked_at, raw_wall_ms(), now))
         runtime = self._runtime
         ready, storage_ok, leader, stopping = told = self._shown()
         await self._records.put(
@@ -305,6 +306,14 @@ class InstanceWatch:
 
     def _growth(self, name: str, total: int) -> int:
         return self._minutes.setdefault(name, LastMinute()).saw(total)
+
+
+def sure_offset(asked_at: int, told_at: int, theirs: int) -> int:
+    """How far the own clock is ahead of another at least, ms; negative = behind.
+
+    The other was read sometime between ``asked_at`` and ``told_at`` (own clock, ms): a late answer says little.
+    """
+    return max(asked_at - theirs, 0) + min(told_at - theirs, 0)
 
 
 def connector_words(locked: Sequence[str], present: Sequence[object]) -> str:

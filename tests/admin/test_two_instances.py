@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -89,12 +88,10 @@ def test_revoking_an_operator_ends_his_key_session_and_streams_on_both(pair: Pai
         kept = held.enter_context(stream(bystander))
         for events in (*streams, by_ticket, kept):
             events.frame()
-        begun = time.monotonic()
         revoked = pair.owner("DELETE", f"/api/admin/operators/{ident}")
         assert (revoked.json()["linksRevoked"], revoked.json()["operator"]["revokedBy"]) == (1, "ADMIN_KEY")
         for events in (*streams, by_ticket):
             assert ends_with_revoked(events)
-        assert time.monotonic() - begun < 30, "bounded by the machine; at once by the hint"
         assert kept.frame()["server"]["status"] != "shutting_down"
     for caller in (*callers, local):
         assert code(caller("GET", "/api/admin/me")) == (401, "unauthorized")
