@@ -65,9 +65,11 @@ def stub_process() -> Iterator[str]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        wait_for(lambda: urllib.request.urlopen(url + "/stub/state").status == 200)
-        yield url
-        process.terminate()
+        try:  # a busy machine starts slowly
+            wait_for(lambda: urllib.request.urlopen(url + "/stub/state").status == 200, 60)
+            yield url
+        finally:
+            process.terminate()
 
 
 @pytest.fixture

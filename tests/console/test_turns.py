@@ -92,6 +92,7 @@ def test_all_that_is_asked_again_shares_one_question_in_ten_seconds(signed_in: C
     page.get_by_label("Ticket number").fill("5644")
     page.keyboard.press("Enter")
     expect(page.locator(".visit-state")).to_have_text("waiting")
+    page.clock.run_for(100)  # the list of first steps looks when a panel opens
     flying.wait()
     looked = passing(page, flying, 12, 1)
     assert most_in([one for one in looked if "/tickets" in one[1]], 2) == 1

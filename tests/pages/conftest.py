@@ -113,7 +113,7 @@ def stub_process() -> Iterator[Stub]:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, "-m", "tests.pages.stub", str(port)], stdout=subprocess.DEVNULL)
     try:
-        until(lambda: _answers(port))
+        until(lambda: _answers(port), 60)  # a busy machine starts slowly
         yield Stub(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
