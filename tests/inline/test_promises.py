@@ -196,5 +196,6 @@ def test_the_guide_says_what_it_must() -> None:
         "300 files a minute",
     ):
         assert words in passing, words
-    assert "if (r.status === 503 && r.headers.get('X-QM-Queued')) { location.reload(); return; }" in text
+    line = "if (r.status === 503 && r.headers.get('X-QM-Queued')) { location.reload(); return new Promise(() => {}); }"
+    assert line in text
     assert "`EventSource` does not retry" in text
