@@ -81,7 +81,7 @@ function useLinks() {
       return true;
     } catch (refusal) {
       refused(t("share.failed"), refusal);
-      await load();
+      load();
       return false;
     }
   };

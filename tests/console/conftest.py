@@ -180,7 +180,7 @@ class Held:
         if self.holds and route.request.method == self.method:
             self.routes.append(route)
         else:
-            route.continue_()
+            route.fallback()  # another one may hold it
 
     def wait(self) -> Route:
         """The oldest of them, which is then the test's to answer."""
@@ -190,6 +190,12 @@ class Held:
     def end(self) -> None:
         """Hold no further ones; taking the route away would let those go that are held."""
         self.holds = False
+
+    def release(self) -> None:
+        """Let all that are held go, and hold no further ones."""
+        self.end()
+        while self.routes:
+            self.routes.pop(0).continue_()
 
 
 def wait_for(condition: Callable[[], bool], within_sec: float = 10.0) -> None:

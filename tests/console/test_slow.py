@@ -178,7 +178,7 @@ def test_a_question_stays_until_its_act_is_answered(signed_in: Callable[..., Pag
 def test_a_label_stays_until_its_link_is_made_and_makes_one(signed_in: Callable[..., Page], stub: Stub) -> None:
     page = signed_in()
     sheet = opened(page, "Share monitor")
-    slow = Held(page, "/monitor-tokens", "POST")
+    slow, listing = (Held(page, "/monitor-tokens", method) for method in ("POST", "GET"))
     stub.set(refuse={"status": 503, "code": "storage_unavailable", "error": "Not now"})
     label = sheet.get_by_label("For whom")
     label.fill("Agency")
@@ -189,8 +189,9 @@ def test_a_label_stays_until_its_link_is_made_and_makes_one(signed_in: Callable[
     expect(label).to_have_value("Agency")
 
     stub.set(refuse=None)
-    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # the list is read anew meanwhile
     slow.wait().continue_()
+    listing.release()
     expect(sheet.get_by_role("listitem")).to_contain_text("Agency")
     expect(label).to_have_value("")
     assert stub.sent("/monitor-tokens") == [{"label": "Agency"}] * 2
