@@ -8,6 +8,7 @@ of somebody else. The seed of each run is printed and can be set by `QM_CHAOS_SE
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
@@ -41,9 +42,10 @@ def processes(server: Server, role: str) -> list[psutil.Process]:
     """Processes of one role: ``web``, ``drainer``, ``ticker``, ``jobs``, or the name of a private store's program."""
     found = []
     for process in psutil.Process(server.pid).children(recursive=True):
-        name = process.name()
-        if name == role or name.removeprefix("qm-") == role:
-            found.append(process)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            name = process.name()
+            if name == role or name.removeprefix("qm-") == role:
+                found.append(process)
     return found
 
 
