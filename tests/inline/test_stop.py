@@ -50,10 +50,11 @@ def test_it_lets_transfers_end_and_cuts_what_outlasts_the_drain(origin: Origin, 
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate" if talk.target == b"/late" else b"after")
 
     origin.script = script
-    env = {"PROXY_ALLOW_PRIVATE": "1", "SHUTDOWN_GRACE_MS": "100", "SHUTDOWN_DRAIN_MS": "4000"}
+    env = {"PROXY_ALLOW_PRIVATE": "1", "SHUTDOWN_GRACE_MS": "100", "SHUTDOWN_DRAIN_MS": "4000", "STORE": "embedded"}
     with Server(env=env, workers=workers) as server:
+        Front(server, origin).room("open", state="bypass")
+        server.restart()  # so that every worker knows the room before it is asked
         front = Front(server, origin)
-        front.room("open", state="bypass")
         socket, transfer, idle, *late = (front.connect() for _ in range(5))
         socket.send(upgrade())
         assert socket.head().status == 101
