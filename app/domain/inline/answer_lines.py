@@ -76,7 +76,7 @@ class _Lines(dict[bytes, Said]):
 
 
 read_line: Final = _Lines().__getitem__
-"""What a line, without its line end, says. Raises Bad"""
+"""What a line, without its line end, says. Raises BadLine."""
 
 
 def name_of(line: bytes) -> bytes:
