@@ -15,7 +15,7 @@ from app.services.lasting import Lasting, Place, pause_sec
 
 
 class Lookup:
-    """Says that every ticket was ejected, after ``between``."""
+    """Says that every ticket was ejected, once it may go on."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
