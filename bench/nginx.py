@@ -27,12 +27,14 @@ http {{
 }}
 """
 # A form is read whole before it is answered, as an app does it; `return` alone would answer over its head.
-_ORIGIN: Final = """server {{
-    listen 127.0.0.1:{port} backlog=1024; root {dir}/files; sendfile on; tcp_nopush on; open_file_cache max=100;
+_ORIGIN: Final = """upstream itself {{ server unix:{dir}/origin.sock; keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=1024; listen unix:{dir}/origin.sock backlog=1024;
+    root {dir}/files; sendfile on; tcp_nopush on; open_file_cache max=100;
     location = /ok {{ return 200 "ok"; }}
     location = /post {{
-      client_body_buffer_size 2m; proxy_pass http://127.0.0.1:{port}/ok; proxy_method GET; proxy_pass_request_body off;
-      proxy_set_header Content-Length ""; proxy_http_version 1.1;
+      client_body_buffer_size 2m; proxy_pass http://itself/ok; proxy_method GET; proxy_pass_request_body off;
+      proxy_set_header Content-Length ""; proxy_set_header Connection ""; proxy_http_version 1.1;
     }}
   }}"""
 _PROXY: Final = """upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
