@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := check
 .PHONY: check help run test test-slow chaos fuzz fuzz-api lint format docs lock reqs bench bench-quick load demo clean \
-	rooms-export rooms-import
+	test-again rooms-export rooms-import
 
 LOCK_FLAGS := --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
@@ -45,6 +45,9 @@ test: $(VENV)/dev.stamp ## all tests in their short form
 test-slow: $(VENV)/dev.stamp ## the long forms too
 	@bash .ci/ensure
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'slow or not slow'
+
+test-again: $(VENV)/dev.stamp ## the few tests that failed in the last run, once more and alone
+	$(BIN)/python -m tests.again
 
 chaos: $(VENV)/dev.stamp ## everything that can break under a fleet, in its long forms (QM_CHAOS_SEED of an earlier run)
 	$(BIN)/python -m pytest -q -s tests/chaos tests/journal/test_lives.py -m 'slow or not slow'
@@ -93,4 +96,4 @@ lock: $(VENV)/dev.stamp ## pin what pyproject.toml asks for
 	$(BIN)/pip-compile -q --strip-extras $(LOCK_FLAGS) --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## remove what was built (not ./data)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis tests/output
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/output

@@ -12,14 +12,22 @@ from tests import run_stores
 from tests.run_environment import Refused, read
 
 _UNSAID = {"", "unconditional skip", "<Skipped instance>"}
+ENDED = "queue-manager/ended"
+"""Key in pytest's cache: the exit code of the last run, ``null`` while none has ended. ``tests.again`` reads it."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """End the run when its environment breaks a rule (TST-023, TST-033, TST-035)."""
+    _note_end(config, None)
     try:
         read(os.environ)
     except Refused as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave word of how the run ended."""
+    _note_end(session.config, int(exitstatus))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -51,6 +59,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_unconfigure() -> None:
     """Stop the run's stores."""
     run_stores.end()
+
+
+def _note_end(config: pytest.Config, code: int | None) -> None:
+    if hasattr(config, "cache") and not hasattr(config, "workerinput"):  # the run's own process, not one of its helpers
+        config.cache.set(ENDED, code)
 
 
 def _reason(report: pytest.TestReport) -> str:
