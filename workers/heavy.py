@@ -17,6 +17,7 @@ import ujson
 from app.core import metrics
 from app.core.clock import cpu_sec, mono
 from app.core.errors import QmError
+from app.core.streams import send
 from app.infrastructure.chart_store import ChartStore
 from app.infrastructure.engine_lookup import EngineLookup
 from app.infrastructure.heavy_link import (
@@ -104,7 +105,7 @@ class HeavyDesk:
         self._at_work.add(asyncio.current_task())  # type: ignore[arg-type]  # asyncio runs this as a task
         parts: list[asyncio.Task[object]] = []
         try:
-            writer.write(frame(Frame.TAKEN))
+            send(writer, frame(Frame.TAKEN))
             async with asyncio.timeout(QUESTION_SEC):
                 _, content = await read_frame(reader, QUESTION_MAX)
             question, line = Question(**ujson.loads(content)), Line(writer)
@@ -217,7 +218,7 @@ class Line:
             await asyncio.sleep(WAIT_EVERY_SEC)
             if self._is_taking:
                 continue
-            self._writer.write(frame(Frame.WAIT))
+            send(self._writer, frame(Frame.WAIT))
             if blank is not None and mono() - self._began >= EARLY_SEC:
                 self.head(None)
                 self.body(blank)
@@ -227,7 +228,7 @@ class Line:
         if self._has_head:
             return
         self._has_head = True
-        self._writer.write(frame(Frame.HEAD, ujson.dumps({"length": length}).encode()))
+        send(self._writer, frame(Frame.HEAD, ujson.dumps({"length": length}).encode()))
 
     def body(self, text: str) -> None:
         """Some more of it."""
@@ -235,7 +236,7 @@ class Line:
         self.bytes += len(raw)
         self.rows += text.count("\r\n")
         for start in range(0, len(raw), PIECE_MAX):
-            self._writer.write(frame(Frame.BODY, raw[start : start + PIECE_MAX]))
+            send(self._writer, frame(Frame.BODY, raw[start : start + PIECE_MAX]))
 
     def whole(self, text: str) -> None:
         """All of it at once."""
@@ -245,11 +246,12 @@ class Line:
 
     def end(self) -> None:
         """It is whole."""
-        self._writer.write(frame(Frame.END))
+        send(self._writer, frame(Frame.END))
 
     def refuse(self, refusal: QmError) -> None:
         """There is none, or no more of it."""
-        self._writer.write(frame(Frame.REFUSAL, refusal_bytes(refusal)))
+        with contextlib.suppress(OSError):  # whoever has gone needs none
+            send(self._writer, frame(Frame.REFUSAL, refusal_bytes(refusal)))
 
     async def taken(self) -> None:
         """Wait until the asker has taken most of what was sent. Raises OSError when it has gone."""

@@ -12,6 +12,7 @@ Belongs here: frames, and the asking end. Not here: who answers what (services/h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ import ujson
 
 from app.core.clock import mono
 from app.core.errors import QmError, Unavailable
+from app.core.streams import send
 
 PIECE_MAX: Final = 64 * 1024
 """Most bytes of a frame of the body; each side holds a few of them."""
@@ -162,8 +164,9 @@ class HeavyLink:
             log.warning("heavy_process_not_reached", why=str(error))
             raise HeavyUnavailable from error
         try:
-            writer.write(frame(Frame.QUESTION, ujson.dumps(asdict(question)).encode()))
             listener = _Listener(reader, question, note_sign)
+            with contextlib.suppress(OSError):  # the listener is about to hear that the other side has ended
+                send(writer, frame(Frame.QUESTION, ujson.dumps(asdict(question)).encode()))
             yield HeavyAnswer(await listener.length(), listener.pieces())
         finally:
             writer.transport.abort()

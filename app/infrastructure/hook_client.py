@@ -17,6 +17,7 @@ import structlog
 
 from app.core.clock import mono
 from app.core.secret import Secret
+from app.core.streams import send
 from app.core.version import VERSION
 from app.domain.alert_delivery import Delivery, Outcome, outcome_of
 from app.infrastructure.address_guard import NotResolved, resolve
@@ -77,7 +78,7 @@ class HookClient:
         reader, writer = await self._connect()
         try:
             body = delivery.body.encode()
-            writer.write(self._head(delivery, len(body)) + body)
+            send(writer, self._head(delivery, len(body)) + body)
             await writer.drain()
             status, _ = await read_head(reader)
         finally:

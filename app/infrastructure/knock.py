@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urljoin
 
 from app.core.clock import mono
+from app.core.streams import send
 from app.domain.origins import Origin, origin_text, parse_web_url
 from app.infrastructure.address_guard import AddressGuard, AddressRefused, NotResolved
 
@@ -86,7 +87,7 @@ class Knocker:
         try:
             host = origin_text(site).partition("://")[2]
             head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n"
-            writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
+            send(writer, f"{head}Connection: close\r\n\r\n".encode("ascii"))
             await writer.drain()
             status, location = await read_head(reader)
         except (ConnectionError, asyncio.IncompleteReadError) as error:

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import asyncpg
 import structlog
-from redis import exceptions as wrong
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.infrastructure.store_trouble import Trouble, trouble_of
+from app.infrastructure.valkey_link import DRIVER_ERRORS
 
 log = structlog.get_logger(__name__)
 
@@ -41,10 +41,10 @@ async def check_valkey(url: str, timeout_sec: float, *, is_cluster: bool = False
     try:
         memory: dict[str, Any] = await client.info("memory")
         cluster: dict[str, Any] = await client.info("cluster")
-    except (wrong.RedisError, OSError, UnicodeError) as error:
+    except (*DRIVER_ERRORS, UnicodeError) as error:
         return judge(error, "VALKEY_URL", "Valkey")
     finally:
-        with contextlib.suppress(wrong.RedisError, OSError):
+        with contextlib.suppress(*DRIVER_ERRORS):
             await client.aclose()
     if cluster.get("cluster_enabled") == 1 and not is_cluster:
         raise StoreRefused("the server behind VALKEY_URL is a cluster. Set VALKEY_CLUSTER=1.")

@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
 from app.infrastructure.store_trouble import Trouble, trouble_of
-from app.infrastructure.valkey_link import Link
+from app.infrastructure.valkey_link import DRIVER_ERRORS, Link
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +44,7 @@ _PROBE_LAST_SEC: Final = 1.0
 _LOST: Final = (
     wrong.ConnectionError,
     OSError,
+    RuntimeError,
     wrong.ReadOnlyError,
     wrong.AuthenticationError,
     wrong.AuthorizationError,
@@ -124,7 +125,7 @@ class Valkey:
             raise StorageUnavailable
         try:
             return await self._link.call(command)
-        except (wrong.RedisError, OSError) as error:
+        except DRIVER_ERRORS as error:
             self._judge(error)
             raise
 
@@ -137,7 +138,7 @@ class Valkey:
             raise StorageUnavailable
         try:
             return await self._link.call_many(commands)
-        except (wrong.RedisError, OSError) as error:
+        except DRIVER_ERRORS as error:
             self._judge(error)
             raise
 
@@ -207,7 +208,12 @@ class Valkey:
 
     async def _watch_outage(self) -> None:
         pause = _PROBE_FIRST_SEC
-        while not await self._answers():
+        while True:
+            try:
+                if await self._answers():
+                    break
+            except Exception:
+                log.exception("valkey_probe_failed")  # and yet it goes on, or the store would stay down for ever
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PROBE_LAST_SEC)
         self._down, self._trouble = False, None
@@ -229,7 +235,7 @@ class Valkey:
         try:
             async with asyncio.timeout(self._timeout):
                 return bool(await client.execute_command("PING"))  # type: ignore[no-untyped-call]
-        except (wrong.RedisError, OSError, UnicodeError) as error:
+        except (*DRIVER_ERRORS, UnicodeError) as error:
             self._trouble = trouble_of(error)
             return False
         finally:
@@ -243,7 +249,7 @@ class Valkey:
 
 async def _end(client: Redis) -> None:
     """Close a client. A close that takes too long is an error of redis-py's, and must not end whoever tries on."""
-    with contextlib.suppress(wrong.RedisError, OSError):
+    with contextlib.suppress(*DRIVER_ERRORS):
         await client.aclose()
 
 
@@ -308,7 +314,9 @@ class Listener:
             client = self._make_client()
             try:
                 await self._listen(client)
-            except (wrong.RedisError, OSError):
+            except Exception as error:
+                if not isinstance(error, DRIVER_ERRORS):
+                    log.exception("listener_failed")  # and yet it listens on: nobody would begin it again
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PROBE_LAST_SEC)
             else:
@@ -321,8 +329,10 @@ class Listener:
             await channels.subscribe(*self._handlers)
             confirmed = 0
             while confirmed < len(self._handlers):
-                message = await channels.get_message(timeout=None)
-                confirmed += message is not None and message["type"] == "subscribe"
+                message = await channels.get_message(timeout=LISTEN_IDLE_SEC)
+                if message is None:
+                    raise wrong.TimeoutError("the subscription is not confirmed")
+                confirmed += message["type"] == "subscribe"
             await self._resync()
             self._subscribed.set()
             is_asked = False

@@ -23,6 +23,9 @@ from app.core.clock import mono
 Reply = asyncio.Future[Any]
 
 READ_BYTES: Final = 262_144
+DRIVER_ERRORS: Final = (wrong.RedisError, OSError, RuntimeError)
+"""What a call of redis-py raises. The RuntimeError is uvloop's, about a write to a transport that closed a moment ago;
+asyncio's own loop says nothing and lets the reader find out."""
 MAX_WAITING: Final = 50_000
 """Commands without a reply, above which a call is refused: a store that has stopped reading must not fill memory."""
 
@@ -84,8 +87,8 @@ class Link:
 
     def cut(self) -> None:
         """Give up on this connection, for example because it is mute; the next call opens another."""
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._writer is not None:
+            self._writer.transport.abort()  # the reader hears of it, also one that has not begun yet
 
     @property
     def is_mute(self) -> bool:
@@ -94,11 +97,10 @@ class Link:
 
     async def renew(self) -> None:
         """Give up on this connection without a loss to tell of: the store is there, and the next call opens another."""
-        reading, self._reading = self._reading, None
-        if reading is not None:
+        if self._writer is not None and self._reading is not None:
             self._is_renewed = True
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            self.cut()
+            await asyncio.wait([self._reading])
 
     async def _open(self) -> None:
         if self._opening is None:
@@ -135,7 +137,9 @@ class Link:
 
     def _flush(self) -> None:
         if self._writer is not None:
-            self._writer.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
+            # uvloop refuses to write to a transport that closed a moment ago, and the reader is about to hear of it.
+            with contextlib.suppress(RuntimeError):
+                self._writer.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
         self._out.clear()
 
     async def _read(self, connection: AbstractConnection) -> None:
@@ -147,17 +151,18 @@ class Link:
                 parser.feed(data)
                 while (reply := parser.gets()) is not False:
                     self._hand_out(reply)
-        except (OSError, hiredis.ProtocolError) as error:
+        except (OSError, hiredis.ProtocolError, IndexError) as error:
             end = LinkClosed(str(error))
             end.__cause__ = error
-        except asyncio.CancelledError:
-            end = wrong.TimeoutError("no reply in time") if self._is_renewed else LinkClosed("given up")
         is_renewed, self._is_renewed = self._is_renewed, False
+        if is_renewed:
+            end = wrong.TimeoutError("no reply in time")
         await self._drop(end)
         if not is_renewed:
             self._on_loss(end)
 
     def _hand_out(self, reply: Any) -> None:
+        """Give it to the oldest call. IndexError: nobody asked."""
         _, waiter = self._waiting.popleft()
         if waiter.done():  # its caller has given up; the reply had to be taken off all the same
             return
@@ -189,5 +194,5 @@ class Link:
                 waiter.set_exception(end)
                 waiter.exception()  # a caller that was cancelled will not collect it
         if connection is not None:
-            with contextlib.suppress(wrong.RedisError, OSError):
+            with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.disconnect(nowait=True)

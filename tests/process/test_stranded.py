@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
+from redis.asyncio.client import PubSub
 
 from app.core.clock import mono
 from app.core.errors import StorageUnavailable
@@ -75,6 +77,34 @@ async def test_a_stranded_listener_listens_anew(
             await until(lambda: len(resyncs) > 1)
             other.publish(fresh_prefix + "c", "two")
             await until(lambda: heard == [b"one", b"two"])
+    await valkey.close()
+
+
+async def test_a_listener_whose_subscription_nobody_confirms_asks_anew(
+    wire: Relay, valkey_url: str, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "LISTEN_IDLE_SEC", 0.2)
+    valkey = Valkey(f"redis://127.0.0.1:{wire.port}", timeout_ms=300)
+    heard: list[bytes] = []
+    resyncs = []
+    subscribe = PubSub.subscribe
+
+    async def lost(self: Any, *names: str) -> None:
+        if not resyncs:
+            resyncs.append("lost")
+            await self.connect()
+            wire.strand()  # the connection stands, and what is written from now on leads nowhere
+        await subscribe(self, *names)
+
+    async def resync() -> None:
+        resyncs.append("resync")
+
+    monkeypatch.setattr(PubSub, "subscribe", lost)
+    async with valkey.listen({fresh_prefix + "c": heard.append}, on_resync=resync):
+        await until(lambda: resyncs == ["lost", "resync"])
+        with Redis.from_url(valkey_url) as other:
+            other.publish(fresh_prefix + "c", "one")
+            await until(lambda: heard == [b"one"])
     await valkey.close()
 
 

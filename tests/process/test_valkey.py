@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from redis import Redis
 from redis import exceptions as wrong
+from redis.asyncio.client import PubSub
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from app.core.clock import mono
@@ -22,6 +25,7 @@ from app.infrastructure import valkey as adapter
 from app.infrastructure.embedded import PrivateStores
 from app.infrastructure.store_trouble import Trouble, trouble_of
 from app.infrastructure.valkey import Valkey
+from app.infrastructure.valkey_link import Link
 from tests.chaos.stores import ValkeyServer
 from tests.process.waiting import until
 
@@ -56,6 +60,7 @@ async def until_answered(valkey: Valkey) -> None:
         try:
             assert await valkey.execute("PING") == b"PONG"
         except StorageUnavailable:
+            await asyncio.sleep(0.01)
             continue
         return
     pytest.fail("no answer")
@@ -165,6 +170,114 @@ async def test_it_goes_on_when_valkey_closes_itself_to_it_and_says_why() -> None
         assert valkey.trouble is None
         assert await valkey.execute("GET", "a") is None
         await valkey.close()
+
+
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Connections that close under redis-py as it begins to write: one for each entry, which is taken off."""
+    send, wanted = AbstractConnection.send_packed_command, ["closes"] * 3
+
+    async def cut_off(self: Any, *args: Any, **kw: Any) -> None:
+        if wanted:
+            wanted.pop()
+            self._writer.transport.abort()
+            await asyncio.sleep(0)
+        await send(self, *args, **kw)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", cut_off)
+    return wanted
+
+
+@pytest.mark.req("FLT-061", "FLT-088")
+def test_an_outage_ends_although_connections_close_under_the_writer(fresh_prefix: str, closing: list[str]) -> None:
+    """The servers' event loop answers such a write with an error of its own kind, which ended the watch for ever."""
+
+    async def play(url: str) -> None:
+        valkey = Valkey(url, timeout_ms=1000)
+        with pytest.raises(StorageUnavailable):
+            await valkey.execute("PING")
+        assert valkey.is_down
+        await until(lambda: not valkey.is_down)
+        assert await valkey.execute("PING") == b"PONG"
+
+        closing[:] = ["closes"] * 3
+        heard: list[bytes] = []
+        async with valkey.listen({fresh_prefix + "c": heard.append}, on_resync=nothing):
+            assert not closing
+            await until_answered(valkey)
+            await valkey.execute("PUBLISH", fresh_prefix + "c", "x")
+            await until(lambda: heard == [b"x"])
+
+        writer = valkey._link._writer
+        assert writer is not None
+        call = asyncio.ensure_future(valkey.execute("PING"))
+        await asyncio.sleep(0)
+        writer.transport.abort()  # before the command is written
+        with pytest.raises(StorageUnavailable):
+            await call
+        await until_answered(valkey)
+        await valkey.close()
+
+    with ValkeyServer() as server:
+        uvloop.run(play(server.url))
+
+
+@pytest.mark.req("FLT-061")
+async def test_a_probe_and_a_listener_go_on_whatever_was_wrong(
+    valkey_url: str, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [KeyError("odd"), ValueError("odd"), KeyError("odd")]
+
+    def at_odds(call: Any) -> Any:
+        async def instead(*args: Any, **kw: Any) -> Any:
+            if odd:
+                raise odd.pop()
+            return await call(*args, **kw)
+
+        return instead
+
+    monkeypatch.setattr(adapter.Redis, "execute_command", at_odds(adapter.Redis.execute_command))
+    monkeypatch.setattr(PubSub, "subscribe", at_odds(PubSub.subscribe))
+    valkey = await Valkey.connect(valkey_url, timeout_ms=1000)
+    valkey._start_outage(None)
+    await until(lambda: not valkey.is_down)
+    assert not odd
+
+    odd.append(KeyError("odd"))
+    heard: list[bytes] = []
+    async with valkey.listen({fresh_prefix + "c": heard.append}, on_resync=nothing):
+        assert not odd
+        await valkey.execute("PUBLISH", fresh_prefix + "c", "x")
+        await until(lambda: heard == [b"x"])
+    await valkey.close()
+
+
+@pytest.mark.req("FLT-061")
+@pytest.mark.parametrize("how", ["cut", "renewed"])
+async def test_a_connection_is_given_up_in_the_moment_it_was_opened(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its reader has not begun; a link that nobody reads would time out for ever."""
+    connect, given_up = Link._connect, []
+
+    async def give_up(self: Link) -> None:
+        await connect(self)
+        if not given_up:
+            given_up.append(how)
+            if how == "cut":
+                self.cut()
+            else:
+                await self.renew()
+
+    monkeypatch.setattr(Link, "_connect", give_up)
+    valkey = Valkey(valkey_url, timeout_ms=300)
+    with pytest.raises(StorageUnavailable):
+        await valkey.execute("PING")
+    assert given_up
+    await until_answered(valkey)
+    await until(lambda: not valkey._checks)
+    assert await valkey.execute("PING") == b"PONG"
+    await valkey.close()
 
 
 def caused(error: BaseException, by: BaseException) -> BaseException:
