@@ -139,6 +139,17 @@ class Fleet:
                     found.append(number)
         return found
 
+    def tell(self) -> str:
+        """How each instance is and what it said last, for the report of a test that failed."""
+        lines = []
+        for one in self.instances:
+            try:
+                state: object = health(one.url)
+            except (httpx.HTTPError, ValueError) as error:
+                state = repr(error)
+            lines.append(f"{one.url} {state}\n{one.stderr[-3000:]}")
+        return "\n".join(lines)
+
     def lose_the_primary(self) -> None:
         """kill -9 of the primary; the replica takes over with what it has, and a new replica follows it."""
         self.primary.signal(signal.SIGKILL)

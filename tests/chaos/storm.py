@@ -78,13 +78,17 @@ class Storm:
             over = asyncio.Event()
             arriving = [asyncio.ensure_future(self._arrive(client, over)) for _ in range(joiners)]
             try:
-                await asyncio.sleep(1)
-                await during()
-                await asyncio.sleep(1)
-            finally:
-                over.set()
-                await asyncio.gather(*arriving)
-            await self._verify(client)
+                try:
+                    await asyncio.sleep(1)
+                    await during()
+                    await asyncio.sleep(1)
+                finally:
+                    over.set()
+                    await asyncio.gather(*arriving)
+                await self._verify(client)
+            except Exception as error:
+                error.add_note(self.fleet.tell())
+                raise
         return self.record
 
     async def _arrive(self, client: aiohttp.ClientSession, over: asyncio.Event) -> None:
