@@ -188,7 +188,7 @@ def closing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return wanted
 
 
-@pytest.mark.req("FLT-061", "FLT-088")
+@pytest.mark.req("FLT-061")
 def test_an_outage_ends_although_connections_close_under_the_writer(fresh_prefix: str, closing: list[str]) -> None:
     """The servers' event loop answers such a write with an error of its own kind, which ended the watch for ever."""
 
